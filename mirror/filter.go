@@ -1,0 +1,26 @@
+package mirror
+
+import "slices"
+
+// Filter is the deny and allow lists MIRROR_EXCLUDE_* and MIRROR_INCLUDE_*.
+// Entries are domain ids and canonical flow ids.
+type Filter struct {
+	IncludeDomains, IncludeFlows []string
+	ExcludeDomains, ExcludeFlows []string
+}
+
+// Excludes says whether the flow may not be mirrored. Exclude wins; a
+// non-empty domain list and a non-empty flow list must both match
+// (agent API reference §15.2).
+func (f Filter) Excludes(k Key) bool {
+	flow := k.FlowID.String()
+	switch {
+	case slices.Contains(f.ExcludeDomains, k.DomainID), slices.Contains(f.ExcludeFlows, flow):
+		return true
+	case len(f.IncludeDomains) > 0 && !slices.Contains(f.IncludeDomains, k.DomainID):
+		return true
+	case len(f.IncludeFlows) > 0 && !slices.Contains(f.IncludeFlows, flow):
+		return true
+	}
+	return false
+}
