@@ -1,0 +1,22 @@
+package ofi
+
+/*
+#cgo pkg-config: libfabric
+#cgo CFLAGS: -O2 -std=gnu11 -Wall
+#include "ofi.h"
+*/
+import "C"
+
+import "fmt"
+
+// Version is the version of the libfabric in use, as "major.minor".
+func Version() string {
+	C.ofi_setup()
+	v := uint32(C.fi_version())
+	return fmt.Sprintf("%d.%d", v>>16, v&0xffff)
+}
+
+// BuildVersion is the version of the headers this package was built with.
+func BuildVersion() string {
+	return fmt.Sprintf("%d.%d", int(C.FI_MAJOR_VERSION), int(C.FI_MINOR_VERSION))
+}
