@@ -1,0 +1,153 @@
+package peers
+
+import (
+	"context"
+	"time"
+)
+
+// pollGap is the least time between two polls of one peer, whatever its
+// events say: an original publishes an event on every pass of 200 ms.
+const pollGap = 200 * time.Millisecond
+
+// reading is what one poll brought; err belongs to either request.
+type reading struct {
+	info      Info
+	inventory *Inventory
+	err       error
+	at        time.Time // when the inventory arrived, or the poll failed
+}
+
+// poll asks one peer until ctx is done.
+func (t *Table) poll(ctx context.Context, id string, sooner <-chan struct{}) {
+	for {
+		r := t.ask(ctx, id)
+		if ctx.Err() != nil {
+			return
+		}
+		t.take(id, r)
+		if !pause(ctx, pollGap, nil) {
+			return
+		}
+		t.mu.Lock()
+		rest := max(0, t.interval-pollGap)
+		t.mu.Unlock()
+		if !pause(ctx, rest, sooner) {
+			return
+		}
+	}
+}
+
+// pause waits for d or for a value, and reports false when ctx is done.
+func pause(ctx context.Context, d time.Duration, sooner <-chan struct{}) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+	case <-sooner:
+	}
+	return true
+}
+
+func (t *Table) ask(ctx context.Context, id string) (r reading) {
+	p, ok := t.Peer(id)
+	switch {
+	case !ok || p.ControlURL == "":
+		r.err = ErrNoControlURL
+	default:
+		r.info, r.err = t.cfg.Client.Info(ctx, p.ControlURL)
+		if r.err == nil {
+			r.inventory, r.err = t.cfg.Client.Inventory(ctx, p.ControlURL)
+		}
+	}
+	r.at = time.Now()
+	return r
+}
+
+// advance is a peer after one more poll (agent API reference §9.3).
+func advance(p Peer, r reading) Peer {
+	p.PolledAt = r.at
+	if r.err != nil {
+		p.Error = r.err.Error()
+		p.Up, p.UpSince, p.Settled = false, time.Time{}, false
+		if p.UnsettledSince.IsZero() {
+			p.UnsettledSince = r.at
+		}
+		return p
+	}
+	wasUp, lastBoot := p.Up, p.BootID
+	restarted := lastBoot != "" && r.info.BootID != "" && r.info.BootID != lastBoot
+	if p.Inventory != nil && p.Inventory.Revision != 0 && r.inventory.Revision < p.Inventory.Revision {
+		restarted = true
+	}
+	if restarted || p.Incarnation == 0 {
+		p.Incarnation++
+	}
+	p.Up, p.Error = true, ""
+	if !wasUp {
+		p.UpSince = r.at
+	}
+	if r.info.BootID != "" {
+		p.BootID = r.info.BootID
+	}
+	// A source older than the 503 answers revision 0 before its first scan.
+	p.Settled = wasUp && !restarted && r.info.BootID == lastBoot && r.inventory.Revision >= 1
+	switch {
+	case p.Settled:
+		p.UnsettledSince = time.Time{}
+	case p.UnsettledSince.IsZero():
+		p.UnsettledSince = r.at
+	}
+	p.Info, p.Inventory, p.ReceivedAt = r.info, r.inventory, r.at
+	return p
+}
+
+func (t *Table) take(id string, r reading) {
+	t.mu.Lock()
+	e, ok := t.entries[id]
+	if !ok {
+		t.mu.Unlock()
+		return
+	}
+	before := e.peer
+	e.peer = advance(before, r)
+	after := e.peer
+	var fresh []Problem
+	if r.err == nil {
+		fresh = e.unnamed(r.inventory.Problems)
+	}
+	t.mu.Unlock()
+	t.tell(before, after, fresh)
+	wake(t.changed)
+}
+
+// unnamed picks the problems that the log does not have yet and forgets those
+// that are gone, so that each is named once while it lasts.
+func (e *entry) unnamed(problems []Problem) (fresh []Problem) {
+	now := make(map[Problem]bool, len(problems))
+	for _, p := range problems {
+		if !e.problems[p] && !now[p] {
+			fresh = append(fresh, p)
+		}
+		now[p] = true
+	}
+	e.problems = now
+	return fresh
+}
+
+func (t *Table) tell(before, after Peer, problems []Problem) {
+	log := t.cfg.Log
+	switch {
+	case after.Up && !before.Up:
+		log.Info("peer_up", "peer", after.HostID, "boot_id", after.BootID)
+	case !after.Up && (before.Up || before.Error != after.Error):
+		log.Warn("peer_down", "peer", after.HostID, "error", after.Error)
+	}
+	if before.Incarnation != 0 && after.Incarnation != before.Incarnation {
+		log.Info("peer_restarted", "peer", after.HostID, "boot_id", after.BootID)
+	}
+	for _, p := range problems {
+		log.Warn("peer_record_invalid", "peer", after.HostID, "domain_id", p.DomainID, "flow_id", p.FlowID, "error", p.Reason)
+	}
+}
