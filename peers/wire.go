@@ -75,6 +75,10 @@ type Problem struct {
 // ReplicationRequest is the body of POST /api/v1/replications
 // (agent API reference §8.2). All four are required.
 type ReplicationRequest struct {
+	// DestBootID is the destination's boot id. The original neither sends nor
+	// reads it; with it a source can tell a request made before a restart of
+	// the destination from one made after it.
+	DestBootID string `json:"dest_boot_id,omitempty"`
 	DestHostID string `json:"dest_host_id"`
 	DomainID   string `json:"domain_id"`
 	FlowID     string `json:"flow_id"`
