@@ -14,11 +14,10 @@ const (
 
 // follow listens to one peer's events and polls sooner on them. A peer
 // without a useful stream costs an attempt a minute and is only polled.
-func (t *Table) follow(ctx context.Context, id string) {
+func (t *Table) follow(ctx context.Context, e *entry, controlURL string) {
 	wait := followFirst
 	for pause(ctx, wait, nil) {
-		p, ok := t.Peer(id)
-		if !ok || !p.Up {
+		if !t.peerOf(e).Up {
 			wait = followFirst
 			continue
 		}
@@ -26,11 +25,10 @@ func (t *Table) follow(ctx context.Context, id string) {
 		got := false
 		// The reason of an end is of no use: the poll tells whether the peer
 		// is up, and it goes on without the stream.
-		_ = t.cfg.Client.Follow(ctx, p.ControlURL, func(e Event) {
+		_ = t.cfg.Client.Follow(ctx, controlURL, func(event Event) {
 			got = true
-			now, ok := t.Peer(id)
-			if ok && ears.wants(e, now) {
-				t.Poke(id)
+			if ears.wants(event, t.peerOf(e)) {
+				wake(e.sooner)
 			}
 		})
 		wait = min(2*wait, followMost)
@@ -38,6 +36,12 @@ func (t *Table) follow(ctx context.Context, id string) {
 			wait = followFirst
 		}
 	}
+}
+
+func (t *Table) peerOf(e *entry) Peer {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return e.peer
 }
 
 // listener decides which events are news.

@@ -13,8 +13,6 @@ import (
 	"slices"
 	"sync/atomic"
 	"time"
-
-	"github.com/vishvananda/netlink"
 )
 
 const (
@@ -77,56 +75,47 @@ func sameInterface(a, b Interface) bool {
 
 // Run watches until ctx is done.
 func (w *LinkWatch) Run(ctx context.Context) {
-	done := make(chan struct{})
-	defer close(done)
-	links := make(chan netlink.LinkUpdate, 64)
-	addrs := make(chan netlink.AddrUpdate, 64)
-	failed := func(err error) { w.Log.Debug("link_watch_failed", "error", err) }
-	if err := netlink.LinkSubscribeWithOptions(links, done, netlink.LinkSubscribeOptions{ErrorCallback: failed}); err != nil {
-		w.Log.Warn("link_watch_unavailable", "error", err, "detail", "links are looked at once a second")
-		links = nil
-	}
-	if err := netlink.AddrSubscribeWithOptions(addrs, done, netlink.AddrSubscribeOptions{ErrorCallback: failed}); err != nil {
-		w.Log.Warn("link_watch_unavailable", "error", err, "detail", "addresses are looked at once a second")
-		addrs = nil
-	}
+	links, addrs := w.open(subscribeLinks), w.open(subscribeAddrs)
+	defer func() {
+		links.close()
+		addrs.close()
+	}()
 	rescan := time.NewTicker(linkRescan)
 	defer rescan.Stop()
 	for {
+		changed, ok := false, true
 		select {
 		case <-ctx.Done():
 			return
 		case <-rescan.C:
-		case _, ok := <-links:
-			if !ok {
-				links = nil // the rescan goes on
-				continue
-			}
-			pause(ctx, linkSettle, nil)
-		case _, ok := <-addrs:
-			if !ok {
-				addrs = nil
-				continue
-			}
+		case _, ok = <-links.changes:
+			changed = true
+		case _, ok = <-addrs.changes:
+			changed = true
+		}
+		if !ok {
+			// A socket overran or failed. The rescan covers the pause.
+			pause(ctx, linkRescan, nil)
+			links.close()
+			addrs.close()
+			links, addrs = w.open(subscribeLinks), w.open(subscribeAddrs)
+		}
+		if changed {
 			pause(ctx, linkSettle, nil)
 		}
-		drain(links)
-		drain(addrs)
 		w.look()
 	}
 }
 
-func drain[T any](c <-chan T) {
-	for {
-		select {
-		case _, ok := <-c:
-			if !ok {
-				return
-			}
-		default:
-			return
-		}
+// open subscribes, or leaves a feed that never reports: the interfaces are
+// then only looked at once a second.
+func (w *LinkWatch) open(subscribe func() (*feed, error)) *feed {
+	f, err := subscribe()
+	if err != nil {
+		w.Log.Warn("link_watch_unavailable", "error", err, "detail", "links are looked at once a second")
+		return silentFeed()
 	}
+	return f
 }
 
 // ScanInterfaces lists the interfaces of this network namespace with their

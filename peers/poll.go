@@ -18,20 +18,20 @@ type reading struct {
 }
 
 // poll asks one peer until ctx is done.
-func (t *Table) poll(ctx context.Context, id string, sooner <-chan struct{}) {
+func (t *Table) poll(ctx context.Context, e *entry, controlURL string) {
 	for {
-		r := t.ask(ctx, id)
+		r := t.ask(ctx, controlURL)
 		if ctx.Err() != nil {
 			return
 		}
-		t.take(id, r)
+		t.take(e, r)
 		if !pause(ctx, pollGap, nil) {
 			return
 		}
 		t.mu.Lock()
 		rest := max(0, t.interval-pollGap)
 		t.mu.Unlock()
-		if !pause(ctx, rest, sooner) {
+		if !pause(ctx, rest, e.sooner) {
 			return
 		}
 	}
@@ -50,16 +50,13 @@ func pause(ctx context.Context, d time.Duration, sooner <-chan struct{}) bool {
 	return true
 }
 
-func (t *Table) ask(ctx context.Context, id string) (r reading) {
-	p, ok := t.Peer(id)
-	switch {
-	case !ok || p.ControlURL == "":
-		r.err = ErrNoControlURL
-	default:
-		r.info, r.err = t.cfg.Client.Info(ctx, p.ControlURL)
-		if r.err == nil {
-			r.inventory, r.err = t.cfg.Client.Inventory(ctx, p.ControlURL)
-		}
+func (t *Table) ask(ctx context.Context, controlURL string) (r reading) {
+	if controlURL == "" {
+		return reading{err: ErrNoControlURL, at: time.Now()}
+	}
+	r.info, r.err = t.cfg.Client.Info(ctx, controlURL)
+	if r.err == nil {
+		r.inventory, r.err = t.cfg.Client.Inventory(ctx, controlURL)
 	}
 	r.at = time.Now()
 	return r
@@ -103,10 +100,9 @@ func advance(p Peer, r reading) Peer {
 	return p
 }
 
-func (t *Table) take(id string, r reading) {
+func (t *Table) take(e *entry, r reading) {
 	t.mu.Lock()
-	e, ok := t.entries[id]
-	if !ok {
+	if t.entries[e.peer.HostID] != e {
 		t.mu.Unlock()
 		return
 	}

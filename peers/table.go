@@ -51,6 +51,8 @@ type Table struct {
 // maxPast bounds the memory of peers that left.
 const maxPast = 1024
 
+// entry is one peer that is polled. Its goroutines write to it only while it
+// is the table's entry for its host.
 type entry struct {
 	peer     Peer
 	sooner   chan struct{} // capacity 1: poll before the interval is over
@@ -162,7 +164,8 @@ func (t *Table) enrol(ctx context.Context, running *sync.WaitGroup) {
 	defer t.mu.Unlock()
 	wanted := listed(t.cfg.HostID, t.static, t.discovered)
 	for id, e := range t.entries {
-		if _, ok := wanted[id]; ok {
+		// A peer with another control URL starts over, its stream included.
+		if w, ok := wanted[id]; ok && w.ControlURL == e.peer.ControlURL {
 			continue
 		}
 		e.stop()
@@ -180,14 +183,15 @@ func (t *Table) enrol(ctx context.Context, running *sync.WaitGroup) {
 			e.peer = remembered(t.past[id], id, time.Now())
 			delete(t.past, id)
 			t.entries[id] = e
-			running.Go(func() { t.poll(peerCtx, id, e.sooner) })
-			running.Go(func() { t.follow(peerCtx, id) })
+			e.peer.ControlURL = w.ControlURL
+			running.Go(func() { t.poll(peerCtx, e, w.ControlURL) })
+			running.Go(func() { t.follow(peerCtx, e, w.ControlURL) })
 			wake(t.changed)
 		}
-		if ok && e.peer.ControlURL != w.ControlURL {
-			wake(e.sooner)
+		if e.peer.Provider != w.Provider || e.peer.LocalFabricAddr != w.LocalFabricAddr || e.peer.RemoteFabricAddr != w.RemoteFabricAddr {
+			wake(t.changed)
 		}
-		e.peer.ControlURL, e.peer.Provider = w.ControlURL, w.Provider
+		e.peer.Provider = w.Provider
 		e.peer.LocalFabricAddr, e.peer.RemoteFabricAddr = w.LocalFabricAddr, w.RemoteFabricAddr
 	}
 }
