@@ -88,7 +88,8 @@ func newNode(own *StandIn, number int, o NodeOptions) *Node {
 	}
 	o.Receivers = max(o.Receivers, len(o.ReceiverIDs))
 	n := &Node{ID: o.ID, DeviceID: made("device " + o.ID), options: o, own: own,
-		version: stampOf(time.Now()), dirty: make(chan struct{}, 1), done: make(chan struct{})}
+		dirty: make(chan struct{}, 1), done: make(chan struct{})}
+	n.version = n.nextVersion(0)
 	for i := range o.Receivers {
 		id := made(fmt.Sprintf("receiver %s %d", o.ID, i))
 		if i < len(o.ReceiverIDs) {

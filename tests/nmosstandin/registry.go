@@ -33,7 +33,7 @@ type registry struct {
 	deleted       []string
 	self          string // id of the registry's own node, never collected
 
-	stopped       bool   // no new sockets
+	stopped bool // no new sockets
 
 	queryURL func() string
 }
