@@ -1,0 +1,49 @@
+# Every task of the project has one spelling: these targets.
+
+GO ?= go
+BIN := build/bin
+FUZZTIME ?= 60s
+DURATION ?= 60s
+RACE ?= 1
+
+.PHONY: all build deps demo test check integration bench fuzz soak clean
+
+all: build
+
+# Debian packages that building needs and that are missing.
+deps:
+	@tests/tools/deps.sh
+
+build: deps
+	@mkdir -p $(BIN)
+	$(GO) build -o $(BIN)/ ./cmd/... ./tests/nmosstandin/cmd/...
+
+# Two agents on loopback, a writer and a registry; ends by itself.
+demo: build
+	$(GO) run ./tests/demo
+
+test: deps
+	@GO="$(GO)" RACE="$(RACE)" tests/tools/test.sh
+
+# What can be said without running anything.
+check:
+	@GO="$(GO)" tests/tools/check.sh
+
+# The scripts that run the real binaries against each other.
+integration: build
+	tests/integration/tcp_mesh.sh
+	tests/integration/shutdown.sh
+
+bench: build
+	$(GO) run ./tests/bench
+
+# Every fuzz target for FUZZTIME each.
+fuzz: deps
+	@GO="$(GO)" tests/tools/fuzz.sh "$(FUZZTIME)"
+
+# Video, audio and data through two agents for DURATION, every byte verified.
+soak: build
+	$(GO) run ./tests/soak -duration "$(DURATION)"
+
+clean:
+	rm -rf build

@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# Formatting, vet and every test: with the race detector, then once more
+# without it where tests count allocations or time (files marked !race).
+# RACE=0 leaves the race detector out, for machines without it.
+set -euo pipefail
+
+: "${GO:=go}" "${RACE:=1}"
+
+tests/tools/check.sh quick
+
+if [[ $RACE == 0 ]]; then
+	exec "$GO" test -timeout 15m ./...
+fi
+"$GO" test -race -timeout 15m ./...
+
+mapfile -t unraced < <(grep -rlE '^//go:build .*!race' --include='*_test.go' . | xargs -r -n1 dirname | sort -u)
+if ((${#unraced[@]})); then
+	echo "without the race detector:"
+	"$GO" test -timeout 15m "${unraced[@]}"
+fi
