@@ -60,8 +60,11 @@ func (r Rational) IndexAt(tai uint64) uint64 {
 }
 
 // TimeOf returns the TAI time in nanoseconds of an index, rounded half up (MXL format reference §5). A rate that is not
-// positive yields UndefinedIndex.
+// positive yields UndefinedIndex, except for index 0 (as the SDK's vectors have it).
 func (r Rational) TimeOf(index uint64) uint64 {
+	if index == 0 {
+		return 0
+	}
 	if !r.Valid() {
 		return UndefinedIndex
 	}
@@ -88,7 +91,7 @@ func (r Rational) NanosUntil(index, now uint64) uint64 {
 // quotient128 divides two 128-bit numbers and keeps the low 64 bits of the quotient.
 func quotient128(nh, nl, dh, dl uint64) uint64 {
 	if dh == 0 {
-		_, q := bits.Div64(nh%dl, nl, dl)
+		q, _ := bits.Div64(nh%dl, nl, dl)
 		return q
 	}
 	// The divisor has more than 64 bits, so the quotient has fewer than 64: shift and subtract.
