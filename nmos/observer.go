@@ -2,16 +2,34 @@ package nmos
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"math/rand/v2"
 	"net/http"
+	"sync"
+	"sync/atomic"
 	"time"
+)
+
+const (
+	defaultPoll = time.Second
+	// defaultRemoveHold is a registry's collection interval (IS-04 default 12 s).
+	defaultRemoveHold = 12 * time.Second
+	// defaultRestartHold: the contract removes nothing in the first 30 s either.
+	defaultRestartHold = 30 * time.Second
+	defaultParallel    = 64
+	// subscribedPoll is how often all collections are read over REST while the
+	// subscriptions tell what changes.
+	subscribedPoll = 5 * time.Second
+	// wakeQuantum collects reads that are due almost together into one wake-up.
+	wakeQuantum = 5 * time.Millisecond
 )
 
 // ObserverConfig configures the observer.
 type ObserverConfig struct {
 	Directory    Directory
 	Local        *LocalRules
-	OwnNodeID    string
+	OwnNodeID    string        // a node with this id shows that the registry remembers
 	OwnHostID    string        // dropped from Snapshot.Agents
 	PollInterval time.Duration // NMOS_POLL_INTERVAL_MS; 0: 1 s
 	// NoSubscriptions leaves only polling.
@@ -19,24 +37,410 @@ type ObserverConfig struct {
 	// RegistrationEpoch, when set, gives RegistrationStatus.Epoch: a new value
 	// tells that a registry had lost our node, i.e. restarted.
 	RegistrationEpoch func() uint64
-	RemoveHold        time.Duration // 0: 12 s
-	RestartHold       time.Duration // 0: 30 s
-	Parallel          int           // /active reads at once; 0: 64
-	Client            *http.Client  // nil: NewHTTPClient()
-	Log               *slog.Logger  // nil: discarded
+	// RemoveHold and RestartHold: how long something that a working registry no
+	// longer lists is kept, always and after a sign of a restart. 0: 12 s, 30 s.
+	RemoveHold  time.Duration
+	RestartHold time.Duration
+	Parallel    int          // /active reads at once; 0: 64
+	Client      *http.Client // nil: NewHTTPClient()
+	Log         *slog.Logger // nil: discarded
 }
 
-// Observer follows a registry and the /active of local MXL receivers.
-type Observer struct{}
+// Observer follows a registry's nodes, devices and receivers and the /active of
+// the MXL receivers on local nodes. REST passes over the Query API are the base
+// truth and repeat every 5 s while all three subscriptions are open, else every
+// poll interval.
+type Observer struct {
+	cfg     ObserverConfig
+	changed chan struct{}
+	pollNow chan struct{}
+	events  chan event
+
+	snapshot     atomic.Pointer[Snapshot]
+	pollErrors   atomic.Uint64
+	activeErrors atomic.Uint64
+	badResources atomic.Uint64
+	subscribed   atomic.Bool
+
+	// Owned by Run.
+	view     *view
+	plan     *readPlan
+	locality map[string]string // node id → rule, for local nodes
+	ignored  map[note]bool
+	subs     subscriptions
+	dirty    bool
+	// downLogged: that the registry is down is in the log already.
+	downLogged bool
+	work       sync.WaitGroup
+}
+
+// event is what the goroutines beside the owner hand over. Exactly one member
+// is set.
+type event struct {
+	pass    *pass
+	message *subscriptionMessage
+	state   *subscriptionState
+	active  *activeEvent
+}
+
+type activeEvent struct {
+	read   *read
+	host   string
+	result activeResult
+}
+
+// errNoRegistry: nothing is configured or found. That is down, but no error.
+var errNoRegistry = errors.New("no registry is configured or found")
 
 // NewObserver validates the configuration. It does no I/O.
-func NewObserver(cfg ObserverConfig) (*Observer, error) { return &Observer{}, nil }
+func NewObserver(cfg ObserverConfig) (*Observer, error) {
+	if cfg.Directory == nil {
+		return nil, errors.New("nmos observer: no directory")
+	}
+	if cfg.Local == nil {
+		return nil, errors.New("nmos observer: no local rules")
+	}
+	cfg.PollInterval = orDefault(cfg.PollInterval, defaultPoll)
+	cfg.RemoveHold = orDefault(cfg.RemoveHold, defaultRemoveHold)
+	cfg.RestartHold = orDefault(cfg.RestartHold, defaultRestartHold)
+	if cfg.Parallel <= 0 {
+		cfg.Parallel = defaultParallel
+	}
+	cfg.Client = withRedirectRule(cfg.Client)
+	cfg.Log = orDiscard(cfg.Log)
+	o := &Observer{
+		cfg:      cfg,
+		changed:  make(chan struct{}, 1),
+		pollNow:  make(chan struct{}, 1),
+		events:   make(chan event, 64),
+		view:     newView(cfg.RemoveHold, cfg.RestartHold, cfg.OwnNodeID),
+		plan:     newReadPlan(cfg.PollInterval, cfg.Parallel),
+		locality: map[string]string{},
+		ignored:  map[note]bool{},
+	}
+	o.snapshot.Store(&Snapshot{})
+	return o, nil
+}
 
-// Run observes until ctx ends.
-func (o *Observer) Run(ctx context.Context) error { <-ctx.Done(); return nil }
+func orDefault(d, def time.Duration) time.Duration {
+	if d <= 0 {
+		return def
+	}
+	return d
+}
 
 // Snapshot is what is known now.
-func (o *Observer) Snapshot() Snapshot { return Snapshot{} }
+func (o *Observer) Snapshot() Snapshot {
+	s := *o.snapshot.Load()
+	s.PollErrors = o.pollErrors.Load()
+	s.ActiveErrors = o.activeErrors.Load()
+	s.BadResources = o.badResources.Load()
+	return s
+}
 
-// Changes fires when the snapshot changed (capacity 1).
-func (o *Observer) Changes() <-chan struct{} { return nil }
+// Changes fires when the snapshot's registry state, agents or receivers changed
+// (capacity 1, one reader).
+func (o *Observer) Changes() <-chan struct{} { return o.changed }
+
+// Run observes until ctx ends and returns nil then. It is called once.
+func (o *Observer) Run(ctx context.Context) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer func() {
+		stop()
+		o.work.Wait()
+		o.cfg.Local.wait()
+		o.cfg.Client.CloseIdleConnections()
+	}()
+	o.work.Go(func() { o.poll(ctx) })
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case e := <-o.events:
+			o.apply(ctx, e)
+			for drained := false; !drained; {
+				select {
+				case e := <-o.events:
+					o.apply(ctx, e)
+				default:
+					drained = true
+				}
+			}
+		case <-o.cfg.Local.Resolved():
+			o.refresh(time.Now())
+		case <-timer.C:
+		}
+		now := time.Now()
+		again := o.view.expire(now, o.answers)
+		if o.view.dirty {
+			o.refresh(now)
+		}
+		o.startReads(ctx, now)
+		o.publish()
+		timer.Reset(until(now, again, o.plan.wake()))
+	}
+}
+
+// until is the wait for the earlier of two instants; zero instants do not count.
+func until(now time.Time, instants ...time.Time) time.Duration {
+	wait := time.Hour
+	for _, at := range instants {
+		if !at.IsZero() {
+			wait = min(wait, at.Sub(now))
+		}
+	}
+	return max(wait, 0) + wakeQuantum
+}
+
+func (o *Observer) apply(ctx context.Context, e event) {
+	now := time.Now()
+	var asked touched
+	switch {
+	case e.pass != nil:
+		asked = o.applyPass(ctx, *e.pass, now)
+		o.refresh(now) // names may have got other addresses
+	case e.message != nil:
+		if e.message.generation != o.subs.generation {
+			return
+		}
+		o.note(e.message.notes)
+		asked = o.view.applyMessage(e.message.message, now)
+		if o.view.dirty {
+			o.refresh(now)
+		}
+	case e.state != nil:
+		o.applySubscription(*e.state)
+	case e.active != nil:
+		o.applyActive(*e.active, now)
+	}
+	for id := range asked {
+		o.plan.ask(id, now)
+	}
+}
+
+func (o *Observer) applyPass(ctx context.Context, p pass, now time.Time) touched {
+	wasUp := o.view.up
+	o.note(p.notes)
+	var epoch uint64
+	if o.cfg.RegistrationEpoch != nil {
+		epoch = o.cfg.RegistrationEpoch()
+	}
+	asked := o.view.applyPass(p, epoch, now)
+	switch {
+	case errors.Is(p.err, errNoRegistry):
+	case p.err != nil:
+		o.pollErrors.Add(1)
+		if !o.downLogged {
+			o.downLogged = true
+			o.cfg.Log.Warn("nmos_registry_down", "url", p.base, "error", p.err)
+		}
+	case !wasUp:
+		o.downLogged = false
+		o.cfg.Log.Info("nmos_registry_up", "url", p.base)
+	}
+	if p.err == nil && !o.cfg.NoSubscriptions && o.subs.base != p.base {
+		o.subscribe(ctx, p.base)
+	}
+	return asked
+}
+
+// note logs what was ignored, each thing once, and counts it.
+func (o *Observer) note(notes []note) {
+	const remembered = 4096
+	for _, n := range notes {
+		n.reason = clip(n.reason)
+		if o.ignored[n] {
+			continue
+		}
+		o.badResources.Add(1)
+		if len(o.ignored) >= remembered {
+			continue // counted, not logged: the log is not the registry's to fill
+		}
+		o.ignored[n] = true
+		o.cfg.Log.Warn("nmos_resource_ignored", "resource", n.kind.String(), "id", n.id, "reason", n.reason)
+	}
+}
+
+// refresh works out which nodes are local and which receivers are read.
+func (o *Observer) refresh(now time.Time) {
+	locality := make(map[string]string, len(o.locality))
+	for id, e := range o.view.entries[kindNode] {
+		n := e.res.node
+		rule, local := o.cfg.Local.Match(LocalNode{ID: id, Hostname: n.hostname, Hosts: n.hosts})
+		if local {
+			locality[id] = rule
+		}
+		if o.locality[id] != rule {
+			o.dirty = true
+			o.cfg.Log.Debug("nmos_node_local", "node_id", id, "hostname", clip(n.hostname), "rule", rule)
+		}
+	}
+	for id := range o.locality {
+		o.dirty = o.dirty || o.view.node(id) == nil
+	}
+	o.locality = locality
+	o.dirty = o.dirty || o.view.dirty
+	o.view.dirty = false
+	if !o.dirty {
+		return
+	}
+	for id := range o.plan.reads {
+		if !o.isLocal(id) {
+			o.plan.remove(id)
+		}
+	}
+	for id := range o.view.entries[kindReceiver] {
+		if o.isLocal(id) {
+			o.plan.add(id, now)
+		}
+	}
+}
+
+func (o *Observer) isLocal(receiverID string) bool {
+	e := o.view.entries[kindReceiver][receiverID]
+	if e == nil || !e.res.receiver.mxl {
+		return false
+	}
+	d := o.view.device(e.res.receiver.deviceID)
+	return d != nil && o.locality[d.nodeID] != ""
+}
+
+// controls are the Connection APIs of a receiver's device.
+func (o *Observer) controls(receiverID string) []control {
+	if e := o.view.entries[kindReceiver][receiverID]; e != nil {
+		if d := o.view.device(e.res.receiver.deviceID); d != nil {
+			return d.controls
+		}
+	}
+	return nil
+}
+
+func (o *Observer) answers(receiverID string) bool {
+	r := o.plan.reads[receiverID]
+	return r != nil && r.known && !r.stale
+}
+
+func (o *Observer) startReads(ctx context.Context, now time.Time) {
+	for {
+		r, host := o.plan.next(now, func(r *read) string {
+			if r.url != "" {
+				return hostOf(r.url)
+			}
+			if c := o.controls(r.id); len(c) > 0 {
+				return hostOf(c[0].href)
+			}
+			return ""
+		})
+		if r == nil {
+			return
+		}
+		controls, last := o.controls(r.id), r.url
+		o.work.Go(func() {
+			res := readActive(ctx, o.cfg.Client, r.id, last, controls)
+			o.send(ctx, event{active: &activeEvent{r, host, res}})
+		})
+	}
+}
+
+func (o *Observer) applyActive(a activeEvent, now time.Time) {
+	r, res := a.read, a.result
+	ok := res.err == nil
+	changed := ok && (!r.known || r.facts != res.facts)
+	spread := rand.N(o.cfg.PollInterval/2 + 1)
+	o.plan.done(r, a.host, ok, changed, spread, now)
+	if !ok {
+		o.activeErrors.Add(1)
+	}
+	if o.plan.reads[r.id] != r {
+		return
+	}
+	if ok {
+		for _, reason := range res.reasons {
+			o.note([]note{{kindReceiver, r.id, reason}})
+		}
+		o.dirty = o.dirty || changed || r.stale
+		r.known, r.stale, r.facts, r.url = true, false, res.facts, res.url
+		if r.warned {
+			r.warned = false
+			o.cfg.Log.Info("nmos_active_available", "receiver_id", r.id, "url", r.url)
+		}
+		return
+	}
+	if r.known && !r.stale {
+		r.stale, o.dirty = true, true
+	}
+	if !r.warned {
+		r.warned = true
+		o.cfg.Log.Warn("nmos_active_unavailable", "receiver_id", r.id, "url", res.url, "status", statusOf(res.err), "error", res.err)
+	}
+}
+
+func (o *Observer) send(ctx context.Context, e event) {
+	select {
+	case o.events <- e:
+	case <-ctx.Done():
+	}
+}
+
+// poll reads the collections until ctx ends, at the Query API that answered last
+// or the next one that does.
+func (o *Observer) poll(ctx context.Context) {
+	client := newQueryClient(o.cfg.Client)
+	current, failures := "", 0
+	for {
+		p := o.pollOnce(ctx, client, current)
+		if ctx.Err() != nil {
+			return
+		}
+		wait := o.cfg.PollInterval
+		switch {
+		case p.err != nil:
+			failures++
+			wait = max(wait, jitter(min(wait<<min(failures, 6), retryMax)))
+		case o.subscribed.Load():
+			failures = 0
+			wait = max(wait, subscribedPoll)
+		default:
+			failures = 0
+		}
+		if p.err == nil {
+			current = p.base
+		}
+		o.send(ctx, event{pass: &p})
+		t := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+		case <-o.pollNow:
+		case <-t.C:
+		}
+		t.Stop()
+	}
+}
+
+func (o *Observer) pollOnce(ctx context.Context, client *queryClient, current string) pass {
+	urls := o.cfg.Directory.QueryURLs()
+	p := pass{err: errNoRegistry}
+	for i := range urls { // what answers is kept, even when a better one returned
+		if urls[i] == current {
+			urls = append([]string{current}, append(append([]string{}, urls[:i]...), urls[i+1:]...)...)
+			break
+		}
+	}
+	for _, base := range urls {
+		p = client.pass(ctx, base, time.Now())
+		if p.err == nil || ctx.Err() != nil {
+			return p
+		}
+		o.cfg.Directory.Failed(base)
+	}
+	return p
+}
+
+func (o *Observer) askPass() {
+	select {
+	case o.pollNow <- struct{}{}:
+	default:
+	}
+}
