@@ -1,10 +1,12 @@
 package peers
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
+	"reflect"
 	"strconv"
 	"strings"
 )
@@ -175,6 +177,9 @@ func parseFlow(raw json.RawMessage) (f Flow, problem string) {
 	if inner := def.text("id"); inner != "" && !strings.EqualFold(inner, id) {
 		return f, fmt.Sprintf("flow_def has the id %.80q", inner)
 	}
+	if text := r.text("flow_def_text"); sameDocument([]byte(text), f.Def) {
+		f.DefText = text
+	}
 	if r.text("format") == "continuous" {
 		f.Format = "continuous"
 	}
@@ -186,6 +191,33 @@ func parseFlow(raw json.RawMessage) (f Flow, problem string) {
 		f.HeadIndex = &head
 	}
 	return f, ""
+}
+
+// sameDocument reports whether two texts are one JSON document, spelled alike or
+// not.
+func sameDocument(a, b []byte) bool {
+	decode := func(text []byte) (any, bool) {
+		var v any
+		d := json.NewDecoder(bytes.NewReader(text))
+		d.UseNumber()
+		err := d.Decode(&v)
+		return v, err == nil && !d.More()
+	}
+	x, ok := decode(a)
+	if !ok {
+		return false
+	}
+	y, ok := decode(b)
+	return ok && reflect.DeepEqual(x, y)
+}
+
+// Definition is the flow's definition as its mirror is to have it: to the byte
+// where the peer says so, else the JSON of the inventory.
+func (f *Flow) Definition() []byte {
+	if f.DefText != "" {
+		return []byte(f.DefText)
+	}
+	return f.Def
 }
 
 // ParseReplicationAnswer reads the answer of POST /replications, also one

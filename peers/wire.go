@@ -38,9 +38,12 @@ type Domain struct {
 
 // Flow is one flow of a domain.
 type Flow struct {
-	ID     string          `json:"flow_id"`
-	Def    json.RawMessage `json:"flow_def"` // verbatim
-	Format string          `json:"format"`   // "discrete" or "continuous"
+	ID  string          `json:"flow_id"`
+	Def json.RawMessage `json:"flow_def"` // the definition's JSON
+	// DefText is flow_def.json to the byte, so that a mirror's is the same
+	// file. The original neither sends nor reads it.
+	DefText string `json:"flow_def_text,omitempty"`
+	Format  string `json:"format"` // "discrete" or "continuous"
 	// MediaType is the definition's media_type.
 	MediaType string `json:"media_type"`
 	Active    bool   `json:"active"` // a writer holds the flow
