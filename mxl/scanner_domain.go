@@ -129,10 +129,15 @@ func (s *scan) examineDomain(name string, k *knownDomain) (gone bool, err error)
 	if err := s.identity(name, fd, k); err != nil || !k.defined {
 		return false, err
 	}
-	if err := s.options(name, fd, k); err != nil {
-		return false, err
+	return false, s.contents(name, dir, k)
+}
+
+// contents examines what a domain holds: its options and its flows.
+func (s *scan) contents(name string, dir *os.File, k *knownDomain) error {
+	if err := s.options(name, int(dir.Fd()), k); err != nil {
+		return err
 	}
-	return false, s.flowsOf(name, dir, k)
+	return s.flowsOf(name, dir, k)
 }
 
 // identity reads domain_def.json when it changed.

@@ -124,9 +124,7 @@ func (st *scanState) some(names map[string]bool) {
 	if st.root == nil {
 		return
 	}
-	st.number++
-	s := scan{root: st.root, path: st.path, hostID: st.hostID, number: st.number, tai: st.now(), now: time.Now(), missingGrace: st.missingGrace,
-		pause: func() { time.Sleep(200 * time.Microsecond) }}
+	s := st.pass()
 	for name := range names {
 		if name == "" || name[0] == '.' {
 			continue
@@ -147,6 +145,13 @@ func (st *scanState) some(names map[string]bool) {
 	}
 	st.trouble = s.trouble
 	st.young = st.young || s.young
+}
+
+// pass begins a scan; st.root must be open.
+func (st *scanState) pass() *scan {
+	st.number++
+	return &scan{root: st.root, path: st.path, hostID: st.hostID, number: st.number, tai: st.now(), now: time.Now(),
+		missingGrace: st.missingGrace, pause: func() { time.Sleep(200 * time.Microsecond) }}
 }
 
 // snapshot is what the newest scans found. Revision and Notice are the caller's.
@@ -208,6 +213,46 @@ func ScanRoot(root, hostID string) (Snapshot, error) {
 	snap := st.snapshot()
 	snap.Revision = 1
 	return snap, nil
+}
+
+// ScanDomain examines one domain directory; one without domain_def.json has no ID and is local. The error is that of a
+// directory that cannot be read, or of a domain_def.json that is there and not valid.
+func ScanDomain(path, hostID string) (DomainRecord, error) {
+	path, err := filepath.EvalSymlinks(path)
+	if err == nil {
+		path, err = filepath.Abs(path)
+	}
+	if err != nil {
+		return DomainRecord{}, fmt.Errorf("mxl: %w", err)
+	}
+	parent, name := filepath.Split(path)
+	st, err := newScanState(parent, hostID, Now)
+	if err != nil {
+		return DomainRecord{}, fmt.Errorf("mxl: %w", err)
+	}
+	defer st.close()
+	var k knownDomain
+	s := st.pass()
+	gone, err := s.examineDomain(name, &k)
+	switch {
+	case err != nil:
+		return DomainRecord{}, fmt.Errorf("mxl: %s: %w", path, err)
+	case gone:
+		return DomainRecord{}, fmt.Errorf("mxl: %s: not a directory", path)
+	case k.problem != "":
+		return DomainRecord{}, fmt.Errorf("mxl: %s: %s", path, k.problem)
+	case !k.defined:
+		k.record = DomainRecord{Class: DomainLocal, Directory: name, Path: path, Inode: k.id.inode}
+		dir, err := st.root.dir(name)
+		if err != nil {
+			return DomainRecord{}, fmt.Errorf("mxl: %s: %w", path, err)
+		}
+		defer dir.Close()
+		if err := s.contents(name, dir, &k); err != nil {
+			return DomainRecord{}, fmt.Errorf("mxl: %s: %w", path, err)
+		}
+	}
+	return k.record, nil
 }
 
 // faults is every fault in a snapshot by path, for the log.
