@@ -22,7 +22,9 @@ type FileID struct {
 // Watched is what a reader check looks for.
 type Watched struct {
 	Files map[FileID]Key // every file of the mirrors; a file of the domain itself has the nil flow id
+	Flows []Key          // the flows the files are of
 	Own   []FileID       // files this process maps, one a device; the check must find them in its own maps
+	Err   error          // why the list is not complete
 }
 
 // ReaderReport is the result of one reader check over all mirrors. It is a

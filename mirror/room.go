@@ -1,156 +1,229 @@
 package mirror
 
 import (
-	"context"
+	"errors"
+	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
+	"golang.org/x/sys/unix"
 
 	"github.com/mxl-stack/mxl-fabrics-agent/mxl"
 )
 
 // Config is what a room needs.
 type Config struct {
-	Root      string       // the MXL root, parent of the domains
-	HostID    string       // HOST_ID; the marker's owner_host_id
-	ReserveMB uint64       // TMPFS_RESERVE_MB
-	Readers   *ReaderCheck // looks again right before files go
-	Log       *slog.Logger // nil: nothing is logged
-	Now       func() time.Time
+	Root      string                 // the MXL root, parent of the domains
+	HostID    string                 // HOST_ID; the marker's owner_host_id
+	ReserveMB uint64                 // TMPFS_RESERVE_MB
+	Readers   *ReaderCheck           // looks again right before files go; one of its own when nil
+	Log       *slog.Logger           // nil: nothing is logged
 	FreeSpace func() (uint64, error) // bytes free below Root; statfs when nil
-}
-
-// Origin is a flow of another host that is to be mirrored here.
-type Origin struct {
-	Key
-	SourceHost string
-	FlowDef    []byte          // the origin's flow_def.json, verbatim
-	Options    []byte          // the origin domain's options.json; nil or "{}" when it has none
-	Hints      mxl.FlowOptions // batch hints of the origin; zero: the defaults
-}
-
-// Flow is a mirror flow whose writer this process holds. Exactly one of
-// Discrete and Continuous is set. The room owns the writer: who uses it stops
-// before the flow is removed or rebuilt, and never closes it.
-type Flow struct {
-	Key
-	SourceHost string
-	Inode      uint64
-	Discrete   *mxl.DiscreteWriter
-	Continuous *mxl.ContinuousWriter
-}
-
-// Head gives the head index, 0 before the first grain.
-func (f *Flow) Head() uint64 { return 0 }
-
-// Info gives the flow's header.
-func (f *Flow) Info() mxl.FlowInfo { return mxl.FlowInfo{} }
-
-// DomainOnDisk is one mirror domain of ours as it is on disk.
-type DomainOnDisk struct {
-	DomainID   string
-	Path       string
-	SourceHost string    // from the marker
-	Made       time.Time // when its domain_def.json was written
-	Flows      []FlowOnDisk
-}
-
-// FlowOnDisk is one flow directory of such a domain.
-type FlowOnDisk struct {
-	Key
-	Inode     uint64 // of data; 0 when there is none
-	Head      uint64
-	Rate      mxl.Rational
-	Format    mxl.Format
-	MediaType string
-	Held      bool  // this process holds its writer
-	Err       error // why it cannot be opened
-}
-
-// Removal is what a removal did.
-type Removal struct {
-	Path   string
-	Flows  []Key // whose files went
-	Reason Reason
-}
-
-// Rebuilt is what a rebuild did.
-type Rebuilt struct {
-	Flow     *Flow
-	OldInode uint64
-	Readers  []Reader // that mapped the old files, as far as they could be seen
 }
 
 // Room keeps the mirror domains of this agent on disk. It is safe for
 // concurrent use; a deed on a flow that another deed is at work on answers
 // [ErrRemoving].
 type Room struct {
-	cfg Config
+	cfg    Config
+	path   string // canonical
+	root   *os.Root
+	dir    *os.File // the same directory, for calls os.Root does not have
+	watch  *mxl.AccessWatch
+	making sync.Mutex // held while something is made: the space check counts on it
+
+	mu      sync.Mutex
+	closed  bool
+	asides  uint64
+	held    map[Key]*heldFlow
+	busy    map[Key]bool      // being removed or rebuilt; the nil flow id stands for the domain
+	damaged map[Key]error     // could not be opened by Adopt
+	kinds   map[Key]kind      // what flow_def.json says, for Survey
+	foreign map[string]string // complaint already logged, by path
 }
 
-// Open opens the MXL root. It changes nothing on disk.
-func Open(cfg Config) (*Room, error) { return nil, ErrClosed }
-
-// Adopt finds this agent's mirrors of an earlier run, clears what a crash left
-// half made, and opens every flow, so that its lock is held again and no
-// garbage collection takes it. Flows that cannot be opened stay as they are and
-// are listed with their error by Survey.
-func (r *Room) Adopt() ([]DomainOnDisk, error) { return nil, nil }
-
-// Survey lists this agent's mirror domains with the state of their files now.
-func (r *Room) Survey() ([]DomainOnDisk, error) { return nil, nil }
-
-// Watched lists the files of this agent's mirrors for the reader check.
-func (r *Room) Watched() Watched { return Watched{} }
-
-// FreeBytes gives the space free below the root.
-func (r *Room) FreeBytes() (uint64, error) { return 0, nil }
-
-// NeedBytes gives the blocks a mirror of the origin would take, 0 when its
-// definition is not valid.
-func (o Origin) NeedBytes() uint64 { return 0 }
-
-// EnsureFlow gives the mirror flow of an origin with its writer held: the one
-// that is held already, the one on disk (same inode), or a new one. It is cheap
-// when nothing changed and meant to be called each pass. Errors: [ErrNoSpace],
-// [ErrForeign], [ErrDiffers], [ErrRemoving], [ErrDomainID], or an invalid
-// definition.
-func (r *Room) EnsureFlow(o Origin) (flow *Flow, created bool, err error) {
-	return nil, false, ErrClosed
+// heldFlow is a flow whose writer is open, and the origin definition it was
+// last compared with.
+type heldFlow struct {
+	Flow
+	def     []byte
+	options mxl.FlowOptions
 }
 
-// Held gives a flow whose writer is held, nil when it is not.
-func (r *Room) Held(k Key) *Flow { return nil }
-
-// RemoveFlow removes one flow of a mirror domain for a reason. The caller has
-// stopped using its writer. It takes the writer down, makes the reader check
-// the reason asks for, and removes the files; when it is refused ([ErrBusy],
-// *BusyError) the flow is opened again on the same inode. [ErrNotMirror]
-// without such a flow. It may take as long as a reader check: not for the
-// reconcile loop.
-func (r *Room) RemoveFlow(ctx context.Context, k Key, reason Reason) (Removal, error) {
-	return Removal{}, nil
+// kind caches what Survey shows of a flow_def.json.
+type kind struct {
+	inode     uint64
+	mediaType string
 }
 
-// RemoveDomain removes a mirror domain, as RemoveFlow does a flow. Nothing goes
-// while any file of the domain is mapped.
-func (r *Room) RemoveDomain(ctx context.Context, domainID string, reason Reason) (Removal, error) {
-	return Removal{}, nil
+// Open opens the MXL root. It changes nothing on disk. The error says when it
+// is not a directory.
+func Open(cfg Config) (*Room, error) {
+	path, err := filepath.EvalSymlinks(cfg.Root)
+	if err != nil {
+		return nil, fmt.Errorf("mxl root %s: %w", cfg.Root, err)
+	}
+	if path, err = filepath.Abs(path); err != nil {
+		return nil, fmt.Errorf("mxl root %s: %w", cfg.Root, err)
+	}
+	root, err := os.OpenRoot(path)
+	if err != nil {
+		return nil, fmt.Errorf("mxl root %s: %w", cfg.Root, err)
+	}
+	dir, err := root.Open(".")
+	if err != nil {
+		_ = root.Close()
+		return nil, fmt.Errorf("mxl root %s: %w", cfg.Root, err)
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Readers == nil {
+		cfg.Readers = NewReaderCheck(ReaderCheckConfig{})
+	}
+	return &Room{
+		cfg: cfg, path: path, root: root, dir: dir, watch: mxl.NewAccessWatch(),
+		held: map[Key]*heldFlow{}, busy: map[Key]bool{}, damaged: map[Key]error{},
+		kinds: map[Key]kind{}, foreign: map[string]string{},
+	}, nil
 }
 
-// RebuildFlow removes a flow, readers or not, and makes it anew from its own
-// flow_def.json under the same ids: the test hook. When the flow could not be
-// made again the error says so and Rebuilt.Flow is nil.
-func (r *Room) RebuildFlow(ctx context.Context, k Key) (Rebuilt, error) { return Rebuilt{}, nil }
+// Path gives the canonical path of the MXL root.
+func (r *Room) Path() string { return r.path }
 
-// ReplaceFlow removes a flow, readers or not, and makes it anew from the
-// origin: for an origin that came back with another definition.
-func (r *Room) ReplaceFlow(ctx context.Context, o Origin) (Rebuilt, error) { return Rebuilt{}, nil }
+func (r *Room) domainPath(domainID string) string {
+	return filepath.Join(r.path, domainDir(domainID))
+}
 
-// Close lets go of every writer. With cleanup the mirror domains of this agent
-// are removed, readers or not (MXL_CLEANUP_ON_EXIT); without it nothing is
-// unlocked before the process ends: the writers stay open.
-func (r *Room) Close(cleanup bool) ([]Removal, error) { return nil, nil }
+// FreeBytes gives the space free below the root for other users than root.
+func (r *Room) FreeBytes() (uint64, error) {
+	if r.cfg.FreeSpace != nil {
+		return r.cfg.FreeSpace()
+	}
+	var st unix.Statfs_t
+	if err := unix.Fstatfs(int(r.dir.Fd()), &st); err != nil {
+		return 0, fmt.Errorf("free space of %s: %w", r.path, err)
+	}
+	return st.Bavail * uint64(st.Bsize), nil
+}
 
-var _ = uuid.Nil
+// ownDomains opens every mirror domain of ours; the caller closes them.
+func (r *Room) ownDomains() ([]*domainDirectory, error) {
+	root, err := r.root.Open(".")
+	if err != nil {
+		return nil, fmt.Errorf("mxl root: %w", err)
+	}
+	defer root.Close()
+	list, err := names(root)
+	if err != nil {
+		return nil, err
+	}
+	var own []*domainDirectory
+	for _, name := range list {
+		id, found := strings.CutPrefix(name, dirPrefix)
+		if !found || CheckDomainID(id) != nil {
+			continue
+		}
+		d, err := r.openDomain(id)
+		if err != nil {
+			continue // not ours, or it went just now
+		}
+		own = append(own, d)
+	}
+	return own, nil
+}
+
+// enter marks a flow as being worked on. Its domain's mark excludes it too.
+func (r *Room) enter(k Key) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case r.closed:
+		return ErrClosed
+	case r.busy[k], r.busy[Key{DomainID: k.DomainID}]:
+		return fmt.Errorf("%w: %s", ErrRemoving, k)
+	}
+	if k.FlowID == uuid.Nil {
+		for other := range r.busy {
+			if other.DomainID == k.DomainID {
+				return fmt.Errorf("%w: %s", ErrRemoving, other)
+			}
+		}
+	}
+	r.busy[k] = true
+	return nil
+}
+
+func (r *Room) leave(k Key) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.busy, k)
+}
+
+// complain logs a directory that is not ours, once while the reason lasts.
+func (r *Room) complain(err error) {
+	var foreign *ForeignError
+	if !errors.As(err, &foreign) {
+		return
+	}
+	r.mu.Lock()
+	again := r.foreign[foreign.Path] == foreign.Error()
+	r.foreign[foreign.Path] = foreign.Error()
+	r.mu.Unlock()
+	if !again {
+		r.cfg.Log.Error("mirror_domain_id_mismatch", "path", foreign.Path,
+			"existing", foreign.Existing, "wanted", foreign.Wanted, "error", foreign.Error())
+	}
+}
+
+// Close ends the room. With cleanup the mirror domains of this agent are
+// removed, readers or not (MXL_CLEANUP_ON_EXIT=true). Without it no writer is
+// closed: the locks hold until the process is gone, so that neither garbage
+// collection nor an SDK writer's release deletes a flow that a reader has.
+// Whoever uses writers has stopped before.
+func (r *Room) Close(cleanup bool) ([]Removal, error) {
+	r.mu.Lock()
+	was := r.closed
+	r.closed = true
+	r.mu.Unlock()
+	if was || !cleanup {
+		return nil, nil
+	}
+	r.making.Lock()
+	defer r.making.Unlock()
+	domains, all := r.ownDomains()
+	var removals []Removal
+	for _, d := range domains {
+		removal, err := r.removeOpenDomain(d, OnExit)
+		d.close()
+		if err != nil {
+			all = errors.Join(all, err)
+			continue
+		}
+		removals = append(removals, removal)
+	}
+	return removals, all
+}
+
+// letGo closes every writer and the room's descriptors and deletes nothing:
+// what the end of the process does.
+func (r *Room) letGo() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.closed = true
+	var all error
+	for k, f := range r.held {
+		all = errors.Join(all, f.close())
+		delete(r.held, k)
+	}
+	return errors.Join(all, r.dir.Close(), r.root.Close())
+}
+
+// age says how long ago a moment was, never negative: the clock may have been
+// set.
+func age(now, then time.Time) time.Duration { return max(0, now.Sub(then)) }

@@ -1,0 +1,262 @@
+package mirror
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/google/uuid"
+	"golang.org/x/sys/unix"
+)
+
+// Removal is what a removal did.
+type Removal struct {
+	DomainID string
+	Path     string
+	Flows    []Key // whose files went
+	Reason   Reason
+}
+
+// CheckFlow makes a reader check of one flow now: nil when no other process
+// maps it, *BusyError, or [ErrNotMirror]. It takes as long as a reader check.
+func (r *Room) CheckFlow(ctx context.Context, k Key) error { return r.checkNow(ctx, k) }
+
+// CheckDomain makes a reader check of a whole domain now, so that a removal
+// that would be refused need not stop replications first.
+func (r *Room) CheckDomain(ctx context.Context, domainID string) error {
+	return r.checkNow(ctx, Key{DomainID: domainID})
+}
+
+func (r *Room) checkNow(ctx context.Context, k Key) error {
+	d, err := r.openOwn(k)
+	if err != nil {
+		return err
+	}
+	defer d.close()
+	return r.free(ctx, d, k, mustBeFree)
+}
+
+// RemoveFlow removes one flow of a mirror domain for a reason. The caller has
+// stopped using its writer. It takes the writer down, makes the reader check
+// the reason asks for, and removes the files; when it is refused ([ErrBusy],
+// *BusyError) the flow is opened again on the same inode, with another writer:
+// ask EnsureFlow for it. [ErrNotMirror] without such a flow. It may take as long as a reader check: not for the
+// reconcile loop.
+func (r *Room) RemoveFlow(ctx context.Context, k Key, reason Reason) (Removal, error) {
+	if k.FlowID == uuid.Nil {
+		return Removal{}, fmt.Errorf("%w: %s", ErrNotMirror, k)
+	}
+	if err := r.enter(k); err != nil {
+		return Removal{}, err
+	}
+	defer r.leave(k)
+	d, err := r.openOwn(k)
+	if err != nil {
+		return Removal{}, err
+	}
+	defer d.close()
+	if err := r.removeFlow(ctx, d, k, reason); err != nil {
+		return Removal{}, err
+	}
+	return Removal{DomainID: k.DomainID, Path: d.flowPath(k.FlowID), Flows: []Key{k}, Reason: reason}, nil
+}
+
+// RemoveDomain removes a mirror domain, as RemoveFlow does a flow. Nothing goes
+// while any file of the domain is mapped.
+func (r *Room) RemoveDomain(ctx context.Context, domainID string, reason Reason) (Removal, error) {
+	k := Key{DomainID: domainID}
+	if err := r.enter(k); err != nil {
+		return Removal{}, err
+	}
+	defer r.leave(k)
+	d, err := r.openOwn(k)
+	if err != nil {
+		return Removal{}, err
+	}
+	defer d.close()
+	closed := r.take(k)
+	err = closeAll(closed)
+	if err == nil {
+		err = r.free(ctx, d, k, mustBeFree)
+	}
+	if err != nil {
+		return Removal{}, errors.Join(err, r.reopen(d, closed))
+	}
+	r.making.Lock()
+	defer r.making.Unlock()
+	return r.removeOpenDomain(d, reason)
+}
+
+// openOwn opens the domain of a mirror that must exist.
+func (r *Room) openOwn(k Key) (*domainDirectory, error) {
+	if err := CheckDomainID(k.DomainID); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrNotMirror, err)
+	}
+	d, err := r.openDomain(k.DomainID)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, ErrForeign) {
+		return nil, fmt.Errorf("%w: %s: %w", ErrNotMirror, k.DomainID, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if k.FlowID != uuid.Nil && !d.hasFlow(k.FlowID.String()) {
+		d.close()
+		return nil, fmt.Errorf("%w: %s", ErrNotMirror, k)
+	}
+	return d, nil
+}
+
+// free makes the reader check a removal needs; *BusyError when it refuses.
+func (r *Room) free(ctx context.Context, d *domainDirectory, k Key, need sight) error {
+	if need == noCheck {
+		return nil
+	}
+	w := Watched{Files: map[FileID]Key{}, Own: r.ownFiles()}
+	if k.FlowID == uuid.Nil {
+		w.Err = d.watch(&w)
+	} else {
+		w.Err = d.watchFlow(&w, flowDir(k.FlowID), k)
+	}
+	report := r.cfg.Readers.Scan(ctx, w)
+	readers := report.Flow(k)
+	if k.FlowID == uuid.Nil {
+		readers = report.Domain(k.DomainID)
+	}
+	if len(readers) > 0 {
+		return &BusyError{Readers: readers}
+	}
+	if need == mustBeFree && !report.Known {
+		return &BusyError{Unknown: report.Why}
+	}
+	return nil
+}
+
+// removeFlow closes the writer, looks for readers and removes the files. The
+// caller is in the flow.
+func (r *Room) removeFlow(ctx context.Context, d *domainDirectory, k Key, reason Reason) error {
+	before, err := d.flowFile(k)
+	if err != nil {
+		return err
+	}
+	closed := r.take(k)
+	err = closeAll(closed)
+	if err == nil {
+		err = r.free(ctx, d, k, reason.needs())
+	}
+	if err != nil {
+		return errors.Join(err, r.reopen(d, closed))
+	}
+	r.making.Lock()
+	defer r.making.Unlock()
+	if err := d.unlinkFlow(k, before); err != nil {
+		return errors.Join(err, r.reopen(d, closed))
+	}
+	r.forget(k)
+	return nil
+}
+
+// flowFile identifies the directory of a flow; zero when what lies there is not
+// a directory (a link, a file: it is unlinked as it is).
+func (d *domainDirectory) flowFile(k Key) (FileID, error) {
+	dir, err := openBelow(d.dir, flowDir(k.FlowID))
+	if errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENOTDIR) {
+		return FileID{}, nil
+	}
+	if err != nil {
+		return FileID{}, err
+	}
+	defer dir.Close()
+	return fileIDOf(dir)
+}
+
+// unlinkFlow removes the directory of a flow: it takes the name away in one
+// step, looks whether what it took is what was checked, and only then empties
+// it. A crash in between leaves a half-made flow for the sweep.
+func (d *domainDirectory) unlinkFlow(k Key, before FileID) error {
+	fd := int(d.dir.Fd())
+	from, aside := flowDir(k.FlowID), halfMade+"gone-"+k.FlowID.String()
+	if err := removeEntry(d.dir, aside, 1); err != nil {
+		return err
+	}
+	if err := unix.Renameat2(fd, from, fd, aside, unix.RENAME_NOREPLACE); err != nil {
+		return fmt.Errorf("remove %s/%s: %w", d.path, from, err)
+	}
+	after := FileID{}
+	dir, err := openBelow(d.dir, aside)
+	if err == nil {
+		after, err = fileIDOf(dir)
+		_ = dir.Close()
+	} else if errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENOTDIR) {
+		err = nil
+	}
+	if err == nil && after != before {
+		err = fmt.Errorf("%w: %s/%s", ErrChanged, d.path, from)
+	}
+	if err != nil {
+		return errors.Join(err, unix.Renameat2(fd, aside, fd, from, unix.RENAME_NOREPLACE))
+	}
+	return removeEntry(d.dir, aside, 1)
+}
+
+// removeOpenDomain removes the files of a domain. The caller has made the
+// checks, is in the domain and holds making.
+func (r *Room) removeOpenDomain(d *domainDirectory, reason Reason) (Removal, error) {
+	removal := Removal{DomainID: d.id, Path: d.path, Reason: reason}
+	if err := closeAll(r.take(Key{DomainID: d.id})); err != nil {
+		return removal, err
+	}
+	now, err := r.openDomain(d.id)
+	if err != nil {
+		return removal, fmt.Errorf("%w: %s: %w", ErrChanged, d.path, err)
+	}
+	same := now.file == d.file
+	now.close()
+	if !same {
+		return removal, fmt.Errorf("%w: %s", ErrChanged, d.path)
+	}
+	for _, id := range d.flows() {
+		removal.Flows = append(removal.Flows, Key{d.id, id})
+	}
+	// The definition last: until then the directory says whose it is.
+	if err := empty(d.dir, 0, definitionFile); err != nil {
+		return removal, err
+	}
+	if err := unix.Unlinkat(int(r.dir.Fd()), domainDir(d.id), unix.AT_REMOVEDIR); err != nil {
+		return removal, fmt.Errorf("remove %s: %w", d.path, err)
+	}
+	for _, k := range removal.Flows {
+		r.forget(k)
+	}
+	return removal, nil
+}
+
+// reopen opens flows again that a refused removal closed. One that cannot be
+// opened shows in Survey.
+func (r *Room) reopen(d *domainDirectory, closed []*heldFlow) error {
+	var all error
+	for _, f := range closed {
+		if err := r.adoptFlow(d, f.Key); err != nil {
+			r.mu.Lock()
+			r.damaged[f.Key] = err
+			r.mu.Unlock()
+			all = errors.Join(all, fmt.Errorf("mirror flow %s: %w", f.Key, err))
+			continue
+		}
+		r.mu.Lock()
+		r.held[f.Key].def, r.held[f.Key].options = f.def, f.options
+		r.mu.Unlock()
+	}
+	return all
+}
+
+func closeAll(flows []*heldFlow) error {
+	var all error
+	for _, f := range flows {
+		all = errors.Join(all, f.close())
+	}
+	return all
+}
+
+// gone says whether a file is not there any more.
+func gone(err error) bool { return errors.Is(err, fs.ErrNotExist) }

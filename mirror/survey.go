@@ -1,0 +1,240 @@
+package mirror
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"golang.org/x/sys/unix"
+
+	"github.com/mxl-stack/mxl-fabrics-agent/mxl"
+)
+
+// DomainOnDisk is one mirror domain of ours as it is on disk.
+type DomainOnDisk struct {
+	DomainID   string
+	Path       string
+	SourceHost string    // from the marker
+	Made       time.Time // when its domain_def.json was written
+	Flows      []FlowOnDisk
+}
+
+// FlowOnDisk is one flow directory of such a domain.
+type FlowOnDisk struct {
+	Key
+	Inode     uint64 // of data; 0 when there is none
+	Head      uint64 // 0 before the first grain
+	Rate      mxl.Rational
+	Format    mxl.Format
+	MediaType string
+	Held      bool  // this process holds its writer
+	Err       error // why it cannot be opened or read
+}
+
+// Survey lists this agent's mirror domains with the state of their files now,
+// sorted. It reads headers and maps nothing; for a hundred flows it takes about
+// a millisecond on tmpfs.
+func (r *Room) Survey() ([]DomainOnDisk, error) {
+	domains, err := r.ownDomains()
+	if err != nil {
+		return nil, err
+	}
+	list := make([]DomainOnDisk, 0, len(domains))
+	for _, d := range domains {
+		list = append(list, r.survey(d))
+		d.close()
+	}
+	slices.SortFunc(list, func(a, b DomainOnDisk) int { return cmp.Compare(a.DomainID, b.DomainID) })
+	return list, nil
+}
+
+func (r *Room) survey(d *domainDirectory) DomainOnDisk {
+	on := DomainOnDisk{DomainID: d.id, Path: d.path, SourceHost: d.marker.SourceHost, Made: d.made}
+	for _, id := range d.flows() {
+		k := Key{d.id, id}
+		f := FlowOnDisk{Key: k}
+		info, err := mxl.ReadFlowInfoAt(int(d.dir.Fd()), id)
+		f.Err = err
+		f.Inode, f.Head, f.Rate, f.Format = info.Inode, info.HeadIndex, info.Rate, info.Format
+		f.MediaType = r.mediaType(d, k, info.Inode)
+		r.mu.Lock()
+		_, f.Held = r.held[k]
+		if f.Err == nil {
+			f.Err = r.damaged[k]
+		}
+		r.mu.Unlock()
+		on.Flows = append(on.Flows, f)
+	}
+	return on
+}
+
+// mediaType reads the media type of a flow once for each data file.
+func (r *Room) mediaType(d *domainDirectory, k Key, inode uint64) string {
+	r.mu.Lock()
+	cached, ok := r.kinds[k]
+	r.mu.Unlock()
+	if ok && cached.inode == inode {
+		return cached.mediaType
+	}
+	known := kind{inode: inode}
+	if _, def, err := d.readDef(k.FlowID); err == nil {
+		known.mediaType = def.MediaType
+	}
+	r.mu.Lock()
+	r.kinds[k] = known
+	r.mu.Unlock()
+	return known.mediaType
+}
+
+// flows lists the flow directories of a domain, sorted.
+func (d *domainDirectory) flows() []uuid.UUID {
+	list, err := names(d.dir)
+	if err != nil {
+		return nil
+	}
+	var ids []uuid.UUID
+	for _, name := range list {
+		if id, ok := parseFlowDir(name); ok && d.hasFlow(id.String()) {
+			ids = append(ids, id)
+		}
+	}
+	slices.SortFunc(ids, func(a, b uuid.UUID) int { return cmp.Compare(a.String(), b.String()) })
+	return ids
+}
+
+// hasFlow says whether something lies where the flow's directory goes.
+func (d *domainDirectory) hasFlow(flowID string) bool {
+	var st unix.Stat_t
+	return unix.Fstatat(int(d.dir.Fd()), flowID+flowSuffix, &st, unix.AT_SYMLINK_NOFOLLOW) == nil
+}
+
+func (d *domainDirectory) flowPath(id uuid.UUID) string { return d.path + "/" + flowDir(id) }
+
+// readDef reads the definition of a flow.
+func (d *domainDirectory) readDef(id uuid.UUID) ([]byte, *mxl.FlowDef, error) {
+	dir, err := openBelow(d.dir, flowDir(id))
+	if err != nil {
+		return nil, nil, err
+	}
+	defer dir.Close()
+	text, _, err := readBelow(dir, "flow_def.json")
+	if err != nil {
+		return nil, nil, err
+	}
+	def, err := mxl.ParseFlowDef(text)
+	if err != nil {
+		return nil, nil, err
+	}
+	if def.ID != id {
+		return nil, nil, fmt.Errorf("%s: its definition has the id %s", dir.Name(), def.ID)
+	}
+	return text, def, nil
+}
+
+// Watched lists the files of this agent's mirrors for the reader check.
+func (r *Room) Watched() Watched {
+	w := Watched{Files: map[FileID]Key{}}
+	domains, err := r.ownDomains()
+	if err != nil {
+		w.Err = err
+		return w
+	}
+	for _, d := range domains {
+		w.Err = errors.Join(w.Err, d.watch(&w))
+		d.close()
+	}
+	w.Own = r.ownFiles()
+	return w
+}
+
+// ownFiles gives one data file a device that this process maps.
+func (r *Room) ownFiles() []FileID {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var own []FileID
+	for _, f := range r.held {
+		if !slices.ContainsFunc(own, func(o FileID) bool { return o.Dev == f.Device }) {
+			own = append(own, FileID{Dev: f.Device, Ino: f.Inode})
+		}
+	}
+	return own
+}
+
+// watch adds the files of a domain.
+func (d *domainDirectory) watch(w *Watched) error {
+	list, err := names(d.dir)
+	if err != nil {
+		return err
+	}
+	var all error
+	for _, name := range list {
+		k := Key{DomainID: d.id}
+		id, isFlow := parseFlowDir(name)
+		if isFlow {
+			k.FlowID = id
+		}
+		if isFlow || strings.HasPrefix(name, halfMade) {
+			all = errors.Join(all, d.watchFlow(w, name, k))
+			continue
+		}
+		w.add(int(d.dir.Fd()), name, k)
+	}
+	return all
+}
+
+// watchFlow adds the files of one flow directory.
+func (d *domainDirectory) watchFlow(w *Watched, name string, k Key) error {
+	dir, err := openBelow(d.dir, name)
+	if notADirectory(err) || gone(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	w.Flows = append(w.Flows, k)
+	return w.addAll(dir, k, 1)
+}
+
+func (w *Watched) addAll(dir *os.File, k Key, level int) error {
+	list, err := names(dir)
+	if err != nil {
+		return err
+	}
+	for _, name := range list {
+		if w.add(int(dir.Fd()), name, k) != unix.S_IFDIR || level >= deepest {
+			continue
+		}
+		sub, err := openBelow(dir, name)
+		if notADirectory(err) || gone(err) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		err = w.addAll(sub, k, level+1)
+		_ = sub.Close()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// add adds a regular file and gives the type of what is there.
+func (w *Watched) add(dir int, name string, k Key) uint32 {
+	var st unix.Stat_t
+	if unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
+		return 0
+	}
+	kind := st.Mode & unix.S_IFMT
+	if kind == unix.S_IFREG {
+		w.Files[FileID{Dev: st.Dev, Ino: st.Ino}] = k
+	}
+	return kind
+}
