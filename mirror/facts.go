@@ -1,0 +1,115 @@
+package mirror
+
+import (
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// Settings is the part of the configuration the decisions depend on.
+type Settings struct {
+	Eager        bool          // MIRROR_MODE=eager
+	Filter       Filter        // MIRROR_INCLUDE_*, MIRROR_EXCLUDE_*
+	Grace        time.Duration // MIRROR_GRACE_S
+	IdleGrace    time.Duration // MIRROR_IDLE_GRACE_S; 0: never
+	ReleaseGrace time.Duration // RELEASE_GRACE_MS
+	StaleAfter   time.Duration // MIRROR_STALE_MS; 0: never
+	ReserveMB    uint64        // TMPFS_RESERVE_MB
+	DryRun       bool          // MIRROR_CLEANUP_DRY_RUN
+}
+
+// PeerFacts is what is known about one peer.
+type PeerFacts struct {
+	Up           bool // info and inventory answered at the last poll
+	LinkUp       bool // its fabric link
+	Settled      bool // see Settlement
+	CountsAsDown bool // see Settlement
+	// Lists is what its inventory lists; nil while it is not up.
+	Lists map[string]map[uuid.UUID]bool // domain id, flow id
+}
+
+// Offer is an origin flow that an up peer lists; where several do, that of the
+// peer that was chosen.
+type Offer struct {
+	Host      string
+	Active    bool // a writer holds it
+	Live      bool
+	Head      *uint64   // nil: the source does not say
+	PolledAt  time.Time // when the inventory was taken
+	NeedBytes uint64    // of a mirror (Origin.NeedBytes)
+}
+
+// Facts is everything one pass of the Ledger looks at. Maps are read only
+// during the pass.
+type Facts struct {
+	Now     time.Time
+	TAI     uint64    // nanoseconds, of the same moment
+	Started time.Time // of this agent
+	Settings
+
+	NMOS            bool // NMOS is on and a registry is configured
+	RegistryAnswers bool
+
+	LocalDomains map[string]bool // domains whose origin is on this node
+	Foreign      map[string]bool // domain ids whose mirror directory is not ours (ErrForeign)
+	Peers        map[string]PeerFacts
+	Offers       map[Key]Offer
+	Demand       map[Key]bool // a receiver on this host wants the flow
+	OnDisk       []DomainOnDisk
+	Readers      *ReaderReport
+	FreeBytes    uint64
+}
+
+// around gives what every removal depends on.
+func (f *Facts) around() Surroundings {
+	return Surroundings{
+		SinceStart: age(f.Now, f.Started), NMOS: f.NMOS,
+		RegistryAnswers: f.RegistryAnswers, DryRun: f.DryRun,
+	}
+}
+
+// sightOf says what is known about a peer. For the single flows a peer that
+// has been unsettled for too long counts as down.
+func (f *Facts) sightOf(host string) PeerSight {
+	p, known := f.Peers[host]
+	switch {
+	case !known:
+		return PeerUnknown
+	case !p.Up:
+		return PeerDown
+	}
+	return PeerUp
+}
+
+// listed says whether an up peer lists the domain.
+func (f *Facts) listed(domainID string) bool {
+	for _, p := range f.Peers {
+		if p.Up && p.Lists[domainID] != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// offered says whether an up peer lists the flow.
+func (f *Facts) offered(k Key) bool {
+	for _, p := range f.Peers {
+		if p.Up && p.Lists[k.DomainID][k.FlowID] {
+			return true
+		}
+	}
+	return false
+}
+
+// settled says whether the inventories that decide about a domain are settled:
+// that of its source peer and of every up peer that lists it. A peer that
+// counts as down does not decide.
+func (f *Facts) settled(domainID, source string) bool {
+	for host, p := range f.Peers {
+		decides := host == source || p.Lists[domainID] != nil
+		if p.Up && decides && !p.Settled && !p.CountsAsDown {
+			return false
+		}
+	}
+	return true
+}

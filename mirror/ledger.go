@@ -1,0 +1,405 @@
+package mirror
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+)
+
+// Ledger gathers the decisions about all mirrors and what they need to remember
+// from one pass to the next: clocks, health, rebuilds. It does no I/O and reads
+// no clock. It belongs to one goroutine, the reconcile loop.
+type Ledger struct {
+	flows   map[Key]*flowRecord
+	domains map[string]*domainRecord
+}
+
+// flowRecord is what is remembered of one flow.
+type flowRecord struct {
+	host      string    // source peer, from the offer or the marker
+	inactive  time.Time // since when an up peer has listed it without a writer
+	wanted    time.Time // last moment with demand
+	missing   MissingClock
+	health    HealthMemory
+	rebuilds  RebuildMemory
+	mediaType string
+	format    string
+	told      string // the refusal or dry run last told
+	step      FlowStep
+}
+
+// domainRecord is what is remembered of one mirror domain.
+type domainRecord struct {
+	idleSince time.Time
+	told      string
+}
+
+// FlowStep is what one pass decided about one flow.
+type FlowStep struct {
+	Key
+	Peer      string // source host
+	State     FlowState
+	Do        Action
+	Reason    Reason        // of Remove
+	Guard     Guard         // what holds a due removal back
+	Pull      bool          // a replication is to run
+	Missing   time.Duration // how long its origin has been missing, for missing_s
+	OnDisk    bool
+	MediaType string
+	Format    string // "discrete" or "continuous"
+	Health    Health
+	Rebuilds  RebuildMemory
+}
+
+// DomainStep is what one pass decided about one mirror domain on disk.
+type DomainStep struct {
+	DomainID string
+	DomainVerdict
+	IdleSince time.Time // zero while it is active
+	Demand    bool
+}
+
+// Outcome is what one pass decided. Flows and domains are sorted.
+type Outcome struct {
+	Flows   []FlowStep
+	Domains []DomainStep
+	Events  []Event
+	Stale   int // mirror flows that are stale
+}
+
+// NewLedger makes an empty ledger.
+func NewLedger() *Ledger {
+	return &Ledger{flows: map[Key]*flowRecord{}, domains: map[string]*domainRecord{}}
+}
+
+// Removed notes that this agent is about to remove or replace a mirror flow, so
+// that its health and a later rebuild show the reason. It comes before the
+// deed, which runs beside the loop; NotRemoved follows when that was refused.
+// For the flows of a domain give [Reason.ForFlow].
+func (l *Ledger) Removed(k Key, reason Reason) {
+	if r := l.flows[k]; r != nil {
+		r.rebuilds = r.rebuilds.Removed(reason)
+		r.missing = MissingClock{}
+	}
+}
+
+// NotRemoved takes Removed back: the removal was refused.
+func (l *Ledger) NotRemoved(k Key) { l.Removed(k, "") }
+
+// Pass decides about every flow that is offered, wanted, on disk or remembered,
+// and about every mirror domain on disk.
+func (l *Ledger) Pass(f Facts) Outcome {
+	if f.Readers == nil {
+		f.Readers = &ReaderReport{Why: "no reader check yet"}
+	}
+	var out Outcome
+	going := map[string]bool{} // domains that go as a whole
+	for _, d := range f.OnDisk {
+		step := l.domain(&f, d, &out)
+		out.Domains = append(out.Domains, step)
+		going[d.DomainID] = step.Go()
+	}
+	onDisk := map[Key]FlowOnDisk{}
+	source := map[string]string{}
+	for _, d := range f.OnDisk {
+		source[d.DomainID] = d.SourceHost
+		for _, on := range d.Flows {
+			onDisk[on.Key] = on
+		}
+	}
+	for _, k := range l.keys(&f, onDisk) {
+		on, present := onDisk[k]
+		step := l.flow(&f, k, on, present && on.Inode != 0, source[k.DomainID], &out)
+		if going[k.DomainID] {
+			// Its domain goes as a whole, by the rules for domains.
+			step.Do, step.Pull = Leave, false
+		}
+		if step.Health.State == HealthStale {
+			out.Stale++
+		}
+		out.Flows = append(out.Flows, step)
+	}
+	l.forget(&f)
+	return out
+}
+
+// keys lists the flows of a pass, sorted.
+func (l *Ledger) keys(f *Facts, onDisk map[Key]FlowOnDisk) []Key {
+	all := map[Key]bool{}
+	for k := range f.Offers {
+		all[k] = true
+	}
+	for k := range onDisk {
+		all[k] = true
+	}
+	for k := range l.flows {
+		all[k] = true
+	}
+	return slices.SortedFunc(maps.Keys(all), compareKeys)
+}
+
+func compareKeys(a, b Key) int {
+	return cmp.Or(cmp.Compare(a.DomainID, b.DomainID), slices.Compare(a.FlowID[:], b.FlowID[:]))
+}
+
+// flow decides about one flow.
+func (l *Ledger) flow(f *Facts, k Key, on FlowOnDisk, onDisk bool, source string, out *Outcome) FlowStep {
+	r := l.flows[k]
+	if r == nil {
+		r = &flowRecord{}
+		l.flows[k] = r
+	}
+	offer, offered := f.Offers[k]
+	host := source
+	if host == "" {
+		host = offer.Host
+	}
+	if host != "" {
+		r.host = host
+	}
+	r.clocks(f, k, offered && !offer.Active)
+	hold := r.holds(f)
+	step := FlowStep{Key: k, Peer: r.host, OnDisk: onDisk}
+	if offered {
+		step.Peer = offer.Host // grains come from there, whoever the marker names
+	}
+	step.plan(f, r, offer, offered, hold)
+	r.kind(on, onDisk)
+	step.MediaType, step.Format = r.mediaType, r.format
+	pending := l.missing(f, k, r, &step, source, onDisk, out)
+	l.rebuilds(f, k, r, &step, on, onDisk, out)
+	l.health(f, k, r, &step, on, offer, hold, !pending, out)
+	r.step = step
+	return step
+}
+
+// clocks follows since when the origin is seen without a writer, and when the
+// flow was last wanted. What nobody lists is not seen: it may have a writer.
+func (r *flowRecord) clocks(f *Facts, k Key, inactive bool) {
+	switch {
+	case !inactive:
+		r.inactive = time.Time{}
+	case r.inactive.IsZero():
+		r.inactive = f.Now
+	}
+	if f.Demand[k] {
+		r.wanted = f.Now
+	}
+}
+
+func (r *flowRecord) inactiveFor(now time.Time) time.Duration {
+	if r.inactive.IsZero() {
+		return 0
+	}
+	return age(now, r.inactive)
+}
+
+// holds says whether there is demand, or was less than RELEASE_GRACE_MS ago.
+func (r *flowRecord) holds(f *Facts) bool {
+	return !r.wanted.IsZero() && (r.wanted.Equal(f.Now) || age(f.Now, r.wanted) < f.ReleaseGrace)
+}
+
+func (s *FlowStep) plan(f *Facts, r *flowRecord, offer Offer, offered, hold bool) {
+	peer := f.Peers[s.Peer]
+	plan := PlanFlow(FlowFacts{
+		Local: f.LocalDomains[s.DomainID], Foreign: f.Foreign[s.DomainID],
+		Excluded: f.Filter.Excludes(s.Key), PeerUp: peer.Up, Offered: offered,
+		Active: offer.Active, OnDisk: s.OnDisk, Demand: f.Demand[s.Key], Hold: hold,
+		Fits:  Fits(f.FreeBytes, offer.NeedBytes, f.ReserveMB),
+		Eager: f.Eager, Grace: f.Grace,
+		InactiveFor: r.inactiveFor(f.Now),
+	})
+	s.State, s.Do, s.Reason, s.Pull = plan.State, plan.Action, plan.Reason, plan.Pull
+	if s.Do != Remove {
+		return
+	}
+	s.Guard = GuardRemoval(plan.Reason, f.around(), f.Readers.FlowFacts(s.Key))
+	if s.Guard != NoGuard {
+		s.Do, s.State = Leave, FlowIdle
+	}
+}
+
+func (r *flowRecord) kind(on FlowOnDisk, onDisk bool) {
+	if !onDisk {
+		return
+	}
+	r.mediaType, r.format = on.MediaType, "discrete"
+	if on.Format.Continuous() {
+		r.format = "continuous"
+	}
+}
+
+// missing runs the clock of a flow whose origin is gone, and tells what it
+// changed. It says whether the inventories are still pending.
+func (l *Ledger) missing(f *Facts, k Key, r *flowRecord, step *FlowStep, source string, onDisk bool, out *Outcome) bool {
+	settled := f.settled(k.DomainID, source)
+	offered := f.offered(k)
+	if !onDisk {
+		r.missing = MissingClock{}
+		return !offered && !settled
+	}
+	peer := f.Peers[source]
+	var v MissingVerdict
+	r.missing, v = r.missing.Step(MissingFacts{
+		SourceUp: peer.Up && !peer.CountsAsDown, Offered: offered, Settled: settled, IdleGrace: f.IdleGrace,
+	}, f.around(), f.Readers.FlowFacts(k), f.Now)
+	step.Missing = v.Gone
+	if v.Started {
+		out.add(Event{Kind: EventOriginMissing, Key: k, Peer: step.Peer})
+	}
+	if v.Due && step.Do != Remove {
+		step.Reason, step.Guard = OriginMissing, v.Guard
+		if v.Go() {
+			step.Do = Remove
+		}
+	}
+	l.tellFlow(f, r, step, out)
+	return v.Pending
+}
+
+// tellFlow reports a removal that is refused or only rehearsed, once a change.
+func (l *Ledger) tellFlow(f *Facts, r *flowRecord, step *FlowStep, out *Outcome) {
+	facts := f.Readers.FlowFacts(step.Key)
+	e := Event{Key: step.Key, Peer: step.Peer, Reason: step.Reason, Missing: step.Missing}
+	told := ""
+	switch {
+	case step.Reason == "":
+	case step.Guard == DryRun:
+		e.Kind, told = EventFlowWouldRemove, "dry run: "+string(step.Reason)
+	case step.Guard == ReadersMapped:
+		e.Kind, e.Readers, told = EventFlowKept, facts.Mapped, pidList(facts.Mapped)
+	case step.Guard == ReadersUnknown && !f.Readers.At.IsZero() && !f.Readers.Known:
+		e.Kind, e.Why, told = EventFlowKept, facts.Why, facts.Why
+	}
+	if told != "" && told != r.told {
+		out.add(e)
+	}
+	r.told = told
+}
+
+func (l *Ledger) rebuilds(f *Facts, k Key, r *flowRecord, step *FlowStep, on FlowOnDisk, onDisk bool, out *Outcome) {
+	inode := uint64(0)
+	if onDisk {
+		inode = on.Inode
+	}
+	var rebuilt *Rebuild
+	r.rebuilds, rebuilt = r.rebuilds.Step(inode, f.Now)
+	step.Rebuilds = r.rebuilds
+	if rebuilt != nil {
+		out.add(Event{
+			Kind: EventRebuilt, Key: k, Peer: step.Peer, Reason: rebuilt.Reason,
+			Rebuilds: rebuilt.Count, OldInode: rebuilt.OldInode, Inode: rebuilt.NewInode,
+		})
+	}
+}
+
+func (l *Ledger) health(f *Facts, k Key, r *flowRecord, step *FlowStep, on FlowOnDisk, offer Offer, hold, settled bool, out *Outcome) {
+	peer := f.Peers[step.Peer]
+	var change HealthChange
+	staleSince := r.health.last.StaleSince
+	r.health, step.Health, change = r.health.Step(HealthFacts{
+		OnDisk: step.OnDisk, Inode: on.Inode, Head: on.Head, Rate: on.Rate, Gone: r.rebuilds.Gone(),
+		Demand: f.Demand[k], Hold: hold, PeerUp: peer.Up && (offer.Host != "" || !peer.CountsAsDown), LinkUp: peer.LinkUp,
+		Offered: offer.Host != "", Settled: settled, OriginActive: offer.Active, OriginLive: offer.Live,
+		OriginHead: offer.Head, PolledAt: offer.PolledAt, StaleAfter: f.StaleAfter,
+	}, f.Now, f.TAI)
+	e := Event{Key: k, Peer: step.Peer, Health: step.Health, StaleAfter: f.StaleAfter}
+	switch change {
+	case BecameStale:
+		e.Kind = EventStale
+		out.add(e)
+	case Recovered:
+		e.Kind, e.StaleFor = EventRecovered, age(f.Now, staleSince)
+		out.add(e)
+	}
+	for i := range out.Events {
+		if out.Events[i].Key == k { // rebuilt of this pass goes out with the health fields
+			out.Events[i].Health, out.Events[i].StaleAfter, out.Events[i].Memory = step.Health, f.StaleAfter, r.rebuilds
+		}
+	}
+}
+
+// domain decides about one mirror domain.
+func (l *Ledger) domain(f *Facts, d DomainOnDisk, out *Outcome) DomainStep {
+	r := l.domains[d.DomainID]
+	if r == nil {
+		r = &domainRecord{}
+		l.domains[d.DomainID] = r
+	}
+	keys := make([]Key, 0, len(d.Flows))
+	for _, on := range d.Flows {
+		keys = append(keys, on.Key)
+	}
+	facts := DomainFacts{
+		Local: f.LocalDomains[d.DomainID], Listed: f.listed(d.DomainID), Source: f.sightOf(d.SourceHost),
+		Settled: f.settled(d.DomainID, d.SourceHost), IdleGrace: f.IdleGrace,
+	}
+	l.wants(f, d.DomainID, &facts)
+	if facts.Demand || facts.Hold || facts.LiveEager {
+		r.idleSince = time.Time{}
+	} else if r.idleSince.IsZero() {
+		r.idleSince = f.Now
+	}
+	if !r.idleSince.IsZero() {
+		facts.IdleFor = age(f.Now, r.idleSince)
+	}
+	readers := f.Readers.DomainFacts(d.DomainID, keys)
+	v := JudgeDomain(facts, f.around(), readers)
+	l.tellDomain(f, r, d, v, readers, out)
+	return DomainStep{DomainID: d.DomainID, DomainVerdict: v, IdleSince: r.idleSince, Demand: facts.Demand || facts.Hold}
+}
+
+// wants says what wants a flow of the domain. A live origin is one that eager
+// mode keeps a mirror of: one with a writer. A writer without a signal counts,
+// else its mirror would be removed and made again every MIRROR_IDLE_GRACE_S.
+func (l *Ledger) wants(f *Facts, domainID string, facts *DomainFacts) {
+	for k, wanted := range f.Demand {
+		facts.Demand = facts.Demand || (wanted && k.DomainID == domainID)
+	}
+	for k, r := range l.flows {
+		facts.Hold = facts.Hold || (k.DomainID == domainID && r.holds(f))
+	}
+	if !f.Eager {
+		return
+	}
+	for k, offer := range f.Offers {
+		if k.DomainID == domainID && (offer.Live || offer.Active) && !f.Filter.Excludes(k) {
+			facts.LiveEager = true
+			return
+		}
+	}
+}
+
+// tellDomain reports a removal that is refused or only rehearsed, once a change.
+func (l *Ledger) tellDomain(f *Facts, r *domainRecord, d DomainOnDisk, v DomainVerdict, readers ReaderFacts, out *Outcome) {
+	e := Event{Key: Key{DomainID: d.DomainID}, Peer: d.SourceHost, Path: d.Path, Reason: v.Reason}
+	told := ""
+	switch {
+	case v.Reason == "":
+	case v.Guard == DryRun:
+		e.Kind, told = EventDomainWouldRemove, "dry run: "+string(v.Reason)
+	case v.Guard == ReadersMapped:
+		e.Kind, e.Readers, told = EventDomainBusy, readers.Mapped, pidList(readers.Mapped)
+	case v.Guard == ReadersUnknown && !f.Readers.At.IsZero() && !f.Readers.Known:
+		e.Kind, e.Why, told = EventDomainBusy, readers.Why, readers.Why
+	}
+	if told != "" && told != r.told {
+		out.add(e)
+	}
+	r.told = told
+}
+
+// forget drops what need not be remembered.
+func (l *Ledger) forget(f *Facts) {
+	for k, r := range l.flows {
+		if _, offered := f.Offers[k]; !offered && !r.step.OnDisk && r.rebuilds.Forgettable(f.Now) && !r.holds(f) {
+			delete(l.flows, k)
+		}
+	}
+	for id := range l.domains {
+		if !slices.ContainsFunc(f.OnDisk, func(d DomainOnDisk) bool { return d.DomainID == id }) {
+			delete(l.domains, id)
+		}
+	}
+}
