@@ -95,12 +95,17 @@ answers() { fetch -f -o /dev/null "$1" 2>/dev/null; }
 
 # shows PATTERN URL…: the body contains the pattern (extended regular expression).
 shows() {
-	local pattern=$1
+	local pattern=$1 body
 	shift
-	fetch "$@" | grep -qE -- "$pattern"
+	body=$(fetch -f "$@") && grep -qE -- "$pattern" <<<"$body"
 }
 
-hides() { ! shows "$@"; }
+# hides PATTERN URL…: there is a body and it does not contain the pattern.
+hides() {
+	local pattern=$1 body
+	shift
+	body=$(fetch -f "$@") && ! grep -qE -- "$pattern" <<<"$body"
+}
 
 # point N TEXT COMMAND…: one line of the report. The command's output, if any, is
 # the evidence; a failing point does not end the script.

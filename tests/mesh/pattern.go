@@ -1,0 +1,102 @@
+package mesh
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/mxl-stack/mxl-fabrics-agent/tests/nmosstandin"
+)
+
+// Flow is a flow that mxl-pattern writes on one host and reads on the other.
+type Flow struct {
+	Name     string // of its processes and log files
+	DomainID string
+	ID       string
+	Domain   string   // directory name below the writer's MXL root
+	Options  []string // of mxl-pattern write: the format
+}
+
+// Totals is what mxl-pattern read prints at its end, as far as it is used here.
+type Totals struct {
+	Verified     uint64  `json:"verified"`
+	Bytes        uint64  `json:"bytes"`
+	Lost         uint64  `json:"lost"`
+	Gaps         uint64  `json:"gaps"`
+	TooLate      uint64  `json:"too_late"`
+	Invalid      uint64  `json:"invalid"`
+	Bad          uint64  `json:"bad"`
+	FirstBad     string  `json:"first_bad"`
+	Seconds      float64 `json:"seconds"`
+	Rate         float64 `json:"rate"`
+	LatencyP50MS float64 `json:"latency_p50_ms"`
+	LatencyP99MS float64 `json:"latency_p99_ms"`
+	LatencyMaxMS float64 `json:"latency_max_ms"`
+}
+
+// Written is what mxl-pattern write prints at its end, as far as it is used
+// here.
+type Written struct {
+	Grains      uint64 `json:"grains"`
+	Samples     uint64 `json:"samples"`
+	LateSkipped uint64 `json:"late_skipped"`
+}
+
+// Write starts a writer of the flow on a host; it goes on until it is stopped.
+func (m *Mesh) Write(on *Agent, f Flow) (*Process, error) {
+	arguments := append([]string{"write", "--json", "--domain-id", f.DomainID, "--flow-id", f.ID}, f.Options...)
+	return m.Run("write-"+f.Name, "mxl-pattern", append(arguments, filepath.Join(on.Root, f.Domain))...)
+}
+
+// Read starts a reader that verifies the flow's mirror on a host for a time,
+// counted from its first grain.
+func (m *Mesh) Read(on *Agent, f Flow, duration time.Duration) (*Process, error) {
+	return m.Run("read-"+f.Name, "mxl-pattern", "read", "--json", "--no-invalid", "--wait", "20s",
+		"--duration", duration.String(), on.MirrorDomain(f.DomainID), f.ID)
+}
+
+// Result decodes the JSON that a process printed at its end.
+func Result[T any](p *Process) (result T, err error) {
+	<-p.Done()
+	if err := json.Unmarshal(p.Output(), &result); err != nil {
+		return result, fmt.Errorf("%s ended with code %d and no result (%w), see %s", p.Name, p.ExitCode(), err, p.Log)
+	}
+	return result, nil
+}
+
+// Connect points a receiver (by number) at the flow, as a controller does over
+// IS-05.
+func (m *Mesh) Connect(receiver int, f Flow) error {
+	return m.NMOS.Receivers()[receiver].Connect(nmosstandin.Connection{MasterEnable: true, DomainID: f.DomainID, FlowID: f.ID})
+}
+
+// Flowing waits until B shows the flow's replication as active with something
+// transferred.
+func (m *Mesh) Flowing(ctx context.Context, f Flow, limit time.Duration) error {
+	return Eventually(ctx, limit, "flow "+f.Name+" arrives at "+m.B.HostID, func() error {
+		row, err := m.B.Replication(ctx, f.ID)
+		if err != nil {
+			return err
+		}
+		if row.State != "active" || row.Grains == 0 {
+			return fmt.Errorf("replication is %s with %d transfers, last error %q", row.State, row.Grains, row.LastError)
+		}
+		return nil
+	})
+}
+
+// Replication is the agent's destination row of a flow.
+func (a *Agent) Replication(ctx context.Context, flowID string) (Replication, error) {
+	rows, err := a.Replications(ctx)
+	if err != nil {
+		return Replication{}, err
+	}
+	for _, row := range rows {
+		if row.FlowID == flowID && row.Role == "destination" {
+			return row, nil
+		}
+	}
+	return Replication{}, fmt.Errorf("no replication of flow %s", flowID)
+}
