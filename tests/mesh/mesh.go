@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/mxl-stack/mxl-fabrics-agent/tests/nmosstandin"
 )
 
@@ -18,7 +20,7 @@ import (
 type Mesh struct {
 	A, B *Agent
 	NMOS *nmosstandin.StandIn
-	Shm  string // directory of this mesh on /dev/shm
+	Shm  string // directory of the two MXL roots, on /dev/shm where it is large enough
 	Logs string
 
 	binaries  string
@@ -45,7 +47,7 @@ func New(o Options) (*Mesh, error) {
 		return nil, err
 	}
 	var err error
-	if m.Shm, err = os.MkdirTemp("/dev/shm", "mxl-mesh-"); err != nil {
+	if m.Shm, err = os.MkdirTemp(tmpfs(), "mxl-mesh-"); err != nil {
 		return nil, err
 	}
 	if err := m.prepare(o); err != nil {
@@ -53,6 +55,16 @@ func New(o Options) (*Mesh, error) {
 		return nil, err
 	}
 	return m, nil
+}
+
+// tmpfs is where MXL roots go: /dev/shm, or any directory when that is as small
+// as a container's 64 MB. Two rings of 1080p50 with 200 ms need 120 MB.
+func tmpfs() string {
+	var free unix.Statfs_t
+	if unix.Statfs("/dev/shm", &free) == nil && free.Bavail*uint64(free.Bsize) >= 400<<20 {
+		return "/dev/shm"
+	}
+	return os.TempDir()
 }
 
 func (m *Mesh) prepare(o Options) (err error) {
