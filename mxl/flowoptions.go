@@ -35,8 +35,8 @@ func (o FlowOptions) Validate() error {
 func (o FlowOptions) hints(d *FlowDef) (commit, sync uint32) {
 	byDefault := uint32(d.TotalSlices())
 	if d.Format.Continuous() {
-		// 10 ms (MXL format reference §3.4), at least one sample.
-		byDefault = uint32(min(max(d.Rate.Numerator/(100*d.Rate.Denominator), 1), math.MaxUint32))
+		// 10 ms (MXL format reference §3.4); 0 at rates below 100, which counts as 1 (§8).
+		byDefault = uint32(min(d.Rate.Numerator/100/d.Rate.Denominator, math.MaxUint32))
 	}
 	commit, sync = o.MaxCommitBatchSizeHint, o.MaxSyncBatchSizeHint
 	if commit == 0 {

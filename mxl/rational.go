@@ -97,10 +97,9 @@ func quotient128(nh, nl, dh, dl uint64) uint64 {
 	// The divisor has more than 64 bits, so the quotient has fewer than 64: shift and subtract.
 	var q uint64
 	shift := bits.LeadingZeros64(dh) - bits.LeadingZeros64(nh)
-	if nh == 0 || shift > 0 {
+	if nh == 0 || shift < 0 {
 		return 0
 	}
-	shift = -shift
 	for s := shift; s >= 0; s-- {
 		sh, sl := shiftLeft128(dh, dl, uint(s))
 		if nh > sh || (nh == sh && nl >= sl) {
