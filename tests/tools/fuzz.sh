@@ -6,12 +6,12 @@ set -euo pipefail
 : "${GO:=go}"
 each=${1:-60s}
 
-targets=()
-for package in $("$GO" list ./...); do
-	while read -r name; do
-		targets+=("$package $name")
-	done < <("$GO" test -list '^Fuzz' "$package" | grep '^Fuzz' || true)
-done
+# `go test -list` prints the names of a package, then "ok <package> <time>".
+listing=$("$GO" test -list '^Fuzz' ./...) || {
+	echo "fuzz: a package does not build" >&2
+	exit 1
+}
+mapfile -t targets < <(awk '/^Fuzz/ { names[n++] = $1 } /^ok/ { for (i = 0; i < n; i++) print $2, names[i]; n = 0 }' <<<"$listing")
 if ((${#targets[@]} == 0)); then
 	echo "fuzz: no fuzz targets found" >&2
 	exit 1
