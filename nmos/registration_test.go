@@ -144,6 +144,7 @@ func TestRegistrationHeartbeats(t *testing.T) {
 				t.Fatalf("status after registering: %+v", s)
 			}
 			time.Sleep(61 * time.Second)
+			synctest.Wait()
 			last := registeredAt
 			for _, b := range f.beats {
 				if gap := b.Sub(last); gap < 4500*time.Millisecond || gap > 5500*time.Millisecond {
