@@ -1,12 +1,22 @@
 package fabrics
 
 import (
+	"errors"
+	"fmt"
 	"log/slog"
+	"net/netip"
+	"strconv"
+	"sync/atomic"
+	"time"
 
 	"github.com/google/uuid"
 
+	"github.com/mxl-stack/mxl-fabrics-agent/fabrics/ofi"
 	"github.com/mxl-stack/mxl-fabrics-agent/mxl"
 )
+
+// defaultCQDepth is the number of completions a target's queue holds.
+const defaultCQDepth = 256
 
 // TargetConfig says what a target writes to and where it listens.
 type TargetConfig struct {
@@ -28,11 +38,13 @@ type TargetConfig struct {
 // TargetStats is a snapshot of a target's numbers.
 type TargetStats struct {
 	State     State
-	LastError string // why State is StateError, or the last connection's end
+	LastError string // why State is StateError, or why the last connection ended
 	Connected bool
-	Native    bool // the connected initiator is one of this package
+	Native    bool   // the connected initiator is one of this package
+	Peer      string // address of the connected or last initiator
 
-	Grains        uint64 // grains committed; continuous flows: transfers
+	Grains        uint64 // grains committed complete or invalid; continuous flows: transfers
+	Commits       uint64 // commits, partial grains too
 	Samples       uint64 // samples per channel committed; 0 on discrete flows
 	Bytes         uint64 // payload bytes committed
 	Errors        uint64 // running count, never falls
@@ -40,24 +52,139 @@ type TargetStats struct {
 	Connections   uint64 // connections established
 	Refused       uint64 // connection requests refused while one was connected
 	Head          uint64 // last committed index; mxl.UndefinedIndex before the first
+	LastBatch     uint64 // samples of the last batch; 1 for grains
 	LastGrainAt   uint64 // CLOCK_TAI nanoseconds of the last commit; 0 before the first
+	Interrupted   uint64 // waits ended by a signal
 
 	Timing Timing
 }
 
+// targetNumbers leave the lane through atomics; the padding keeps them off cache
+// lines that other lanes write.
+type targetNumbers struct {
+	_             [64]byte
+	state         atomic.Uint32
+	connected     atomic.Bool
+	native        atomic.Bool
+	grains        atomic.Uint64
+	commits       atomic.Uint64
+	samples       atomic.Uint64
+	bytes         atomic.Uint64
+	errors        atomic.Uint64
+	badImmediates atomic.Uint64
+	connections   atomic.Uint64
+	refused       atomic.Uint64
+	head          atomic.Uint64
+	lastBatch     atomic.Uint64
+	lastAt        atomic.Uint64
+	interrupted   atomic.Uint64
+	late          atomic.Uint64
+	lastError     atomic.Pointer[string]
+	peer          atomic.Pointer[string]
+	age           histogram
+	gap           histogram
+	_             [64]byte
+}
+
 // Target receives one flow from one initiator at a time.
-type Target struct{}
+type Target struct {
+	lane *targetLane
+	info TargetInfo
+}
 
-// OpenTarget starts the target's lane and returns once it listens.
-func OpenTarget(cfg TargetConfig) (*Target, error) { return &Target{}, nil }
+// OpenTarget registers the flow's memory and starts the target's lane. It returns
+// once the target listens. Errors name the provider, the address and what failed;
+// ErrNoInterface is among them.
+func OpenTarget(cfg TargetConfig) (*Target, error) {
+	if (cfg.Discrete == nil) == (cfg.Continuous == nil) {
+		return nil, errors.New("target needs exactly one writer, discrete or continuous")
+	}
+	if cfg.Port < 0 || cfg.Port > 65535 {
+		return nil, fmt.Errorf("fabric port %d is not a port", cfg.Port)
+	}
+	if cfg.CQDepth == 0 {
+		cfg.CQDepth = defaultCQDepth
+	}
+	if cfg.CQDepth < 1 {
+		return nil, fmt.Errorf("completion queue depth %d is below 1", cfg.CQDepth)
+	}
+	l := &targetLane{cfg: cfg}
+	l.log = cfg.Log
+	l.numbers.head.Store(undefinedIndex)
+	l.period = int64(time.Second)
+	if err := l.open(cfg.Provider, cfg.Address, ofi.Receiver, min(cfg.CQDepth, maxTargetBatch)); err != nil {
+		return nil, err
+	}
+	if err := l.start(cfg.Scheduling, l.prepare, l.run); err != nil {
+		return nil, fmt.Errorf("target on %s: %w", listenName(cfg), err)
+	}
+	return &Target{lane: l, info: l.target}, nil
+}
 
-// Info is what an initiator needs to reach the target. It stays valid until
-// Close, over any number of connections.
-func (t *Target) Info() TargetInfo { return TargetInfo{} }
+func listenName(cfg TargetConfig) string {
+	if a, err := netip.ParseAddr(cfg.Address); err == nil {
+		return netip.AddrPortFrom(a, uint16(cfg.Port)).String()
+	}
+	return cfg.Address + " port " + strconv.Itoa(cfg.Port)
+}
+
+// Info is what an initiator needs to reach the target. It stays valid until Close,
+// over any number of connections.
+func (t *Target) Info() TargetInfo { return t.info }
 
 // Stats returns the target's numbers as they are now.
-func (t *Target) Stats() TargetStats { return TargetStats{} }
+func (t *Target) Stats() TargetStats {
+	n, now := &t.lane.numbers, t.lane.now()
+	return TargetStats{
+		State:         State(n.state.Load()),
+		LastError:     loadText(&n.lastError),
+		Connected:     n.connected.Load(),
+		Native:        n.native.Load(),
+		Peer:          loadText(&n.peer),
+		Grains:        n.grains.Load(),
+		Commits:       n.commits.Load(),
+		Samples:       n.samples.Load(),
+		Bytes:         n.bytes.Load(),
+		Errors:        n.errors.Load(),
+		BadImmediates: n.badImmediates.Load(),
+		Connections:   n.connections.Load(),
+		Refused:       n.refused.Load(),
+		Head:          n.head.Load(),
+		LastBatch:     n.lastBatch.Load(),
+		LastGrainAt:   n.lastAt.Load(),
+		Interrupted:   n.interrupted.Load(),
+		Timing: Timing{
+			AgeDelivered:   n.age.snapshot(now),
+			DeliveryGap:    n.gap.snapshot(now),
+			LateDeliveries: n.late.Load(),
+			ThreadStall:    t.lane.stalls.snapshot(now),
+		},
+	}
+}
 
-// Close commits what has arrived, deregisters the flow's memory and ends the
-// lane. It takes at most a second and may be called more than once.
-func (t *Target) Close() error { return nil }
+// TakeStall returns the longest thread stall since the last call, if there was one,
+// and the call that held the thread.
+func (t *Target) TakeStall() (gap time.Duration, task string, ok bool) { return t.lane.stalls.take() }
+
+// Close commits what has arrived, deregisters the flow's memory and ends the lane.
+// It takes at most a second and may be called more than once.
+func (t *Target) Close() error {
+	t.lane.shut(func() { t.lane.stop = true })
+	return t.lane.closeErr
+}
+
+func loadText(p *atomic.Pointer[string]) string {
+	if s := p.Load(); s != nil {
+		return *s
+	}
+	return ""
+}
+
+// storeText keeps the pointer when the text is the same, so that a repeated error
+// allocates nothing.
+func storeText(p *atomic.Pointer[string], s string) {
+	if old := p.Load(); old != nil && *old == s {
+		return
+	}
+	p.Store(&s)
+}

@@ -16,9 +16,9 @@ type Histogram struct {
 type Timing struct {
 	Transfer       Histogram // one transfer from its post to its completion
 	TransferStalls uint64    // transfers over 25 ms (audio) or 40 ms (grains)
-	AgeOrigin      Histogram // age of the newest sample when the source reads it
-	AgeSent        Histogram // … when the source posts it
-	AgeDelivered   Histogram // … when the target commits it
+	AgeOrigin      Histogram // age of a batch's oldest sample when the source reads it
+	AgeSent        Histogram // the same when the source posts it
+	AgeDelivered   Histogram // the same when the target commits it; of grains, their own
 	DeliveryGap    Histogram // time between two commits of an audio flow
 	LateDeliveries uint64
 	ThreadStall    map[string]Histogram // by task: the call that held the thread

@@ -1,0 +1,340 @@
+package fabrics
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/mxl-stack/mxl-fabrics-agent/fabrics/ofi"
+)
+
+const (
+	// maxInFlight is the most transfers one connection has in flight.
+	maxInFlight = 8
+	// nativeGrains and nativeBatches are how many go towards our own targets at
+	// once; towards others it is one (MXL Fabrics reference §11.2).
+	nativeGrains  = 4
+	nativeBatches = 8
+	// lingerFor is how long an SDK target gets to read the last completions before
+	// the connection is shut down: it drops what it has not read (§4.3).
+	lingerFor = 30 * time.Millisecond
+	// drainLimit bounds the wait for what is in flight when a target is removed.
+	drainLimit = 600 * time.Millisecond
+)
+
+type destinationPhase int
+
+const (
+	phaseIdle destinationPhase = iota // waits for retryAt
+	phaseConnecting
+	phaseUp
+	phaseDraining
+	phaseGone
+)
+
+// transfer is what one immediate stands for.
+type transfer struct {
+	index  uint64 // grain, or head index of a batch
+	count  uint64 // samples
+	bytes  uint64 // payload
+	posted int64
+	writes int
+	last   bool // ends its grain
+	copied bool // the origin's memory was not used
+}
+
+// destination is one target of a source: its connection, its place in the origin
+// and what it has in flight. It shares the origin's memory with the others and
+// nothing else.
+type destination struct {
+	key     string
+	info    TargetInfo
+	numbers *destinationNumbers
+
+	phase    destinationPhase
+	endpoint *ofi.Endpoint
+	serial   uint32 // of the connection, in completion tokens
+	deadline int64
+	retryAt  int64
+	backoff  time.Duration
+	linger   int64
+
+	native    bool
+	pipelined bool
+	window    int // transfers in flight at most
+	reserved  int // completions set aside for it
+
+	transfers  [maxInFlight]transfer
+	first      int
+	flying     int
+	progressed int64 // last completion, or post when nothing was in flight
+
+	fresh              int // transfers of the batch that is not posted yet
+	batchFrom, batchTo int
+
+	cursor   grainCursor // discrete
+	next     uint64      // continuous: number of the next sample
+	nextPost int64
+	entry    uint64 // continuous: next bounce-buffer entry, kept over reconnects
+	buffers  sendBuffers
+}
+
+// restart makes the next transfer begin at the origin's head, and at slice 0.
+func (d *destination) restart() {
+	d.cursor = grainCursor{index: undefinedIndex}
+	d.next = undefinedIndex
+}
+
+func (d *destination) free() { d.buffers.close() }
+
+// push takes a transfer into account; its writes are in the batch from the given
+// position on.
+func (d *destination) push(t transfer, batchFrom, batchTo int) {
+	if d.flying == 0 {
+		d.progressed = t.posted
+	}
+	d.transfers[(d.first+d.flying)%maxInFlight] = t
+	d.flying++
+	if d.fresh == 0 {
+		d.batchFrom = batchFrom
+	}
+	d.fresh++
+	d.batchTo = batchTo
+}
+
+// token comes back with every completion of the connection.
+func (d *destination) token() uint64 { return uint64(d.serial)<<32 | 1 }
+
+// setDestination adds d or puts it in the place of the one with its key.
+func (l *sourceLane) setDestination(d *destination) {
+	l.removeDestination(d.key)
+	if l.closing {
+		return
+	}
+	d.restart()
+	l.destinations = append(l.destinations, d)
+}
+
+func (l *sourceLane) removeDestination(key string) {
+	for _, d := range l.destinations {
+		if d.key == key && d.phase < phaseDraining {
+			l.drain(d, l.now())
+		}
+	}
+}
+
+// drain lets what is in flight finish and then closes the connection.
+func (l *sourceLane) drain(d *destination, now int64) {
+	switch d.phase {
+	case phaseUp:
+		d.phase = phaseDraining
+		d.deadline = now + int64(drainLimit)
+		d.linger = 0
+	case phaseIdle, phaseConnecting:
+		l.closeEndpoint(d)
+		d.phase = phaseGone
+	}
+}
+
+// keepDestinations advances every connection that has something due.
+func (l *sourceLane) keepDestinations(now int64) {
+	gone := false
+	for _, d := range l.destinations {
+		switch d.phase {
+		case phaseIdle:
+			if now >= d.retryAt {
+				l.connect(d, now)
+			}
+		case phaseConnecting:
+			if now >= d.deadline {
+				l.disconnect(d, errHandshake, now)
+			}
+		case phaseUp:
+			if d.flying > 0 && now-d.progressed > int64(progressLimit) {
+				l.disconnect(d, errNoProgress, now)
+			}
+		case phaseDraining:
+			l.keepDraining(d, now)
+		}
+		gone = gone || d.phase == phaseGone
+	}
+	if gone {
+		l.removeGone()
+	}
+}
+
+var errNoProgress = errors.New("no transfer completed for 2 s")
+
+func (l *sourceLane) keepDraining(d *destination, now int64) {
+	if d.flying == 0 && d.linger == 0 {
+		d.linger = now
+		if !d.native {
+			d.linger = now + int64(lingerFor)
+		}
+	}
+	if now >= d.deadline || d.linger > 0 && now >= d.linger {
+		l.closeEndpoint(d)
+		d.phase = phaseGone
+	}
+}
+
+func (l *sourceLane) removeGone() {
+	kept := l.destinations[:0]
+	for _, d := range l.destinations {
+		if d.phase == phaseGone {
+			d.free()
+		} else {
+			kept = append(kept, d)
+		}
+	}
+	clear(l.destinations[len(kept):])
+	l.destinations = kept
+}
+
+// connect starts a connection; FI_CONNECTED, an error or the deadline ends it.
+func (l *sourceLane) connect(d *destination, now int64) {
+	l.serial++
+	d.serial = l.serial
+	err := func() error {
+		peer, err := l.info.WithPeer(d.info.Address)
+		if err != nil {
+			return err
+		}
+		defer peer.Close()
+		if d.endpoint, err = l.fabric.OpenEndpoint(peer, l.events, l.queue, l.spare); err != nil {
+			return err
+		}
+		return d.endpoint.Connect(d.info.Address, signature{instance: l.instance}.bytes())
+	}()
+	if err != nil {
+		l.disconnect(d, err, now)
+		return
+	}
+	d.phase, d.deadline = phaseConnecting, now+int64(handshakeLimit)
+}
+
+// connected makes a connection usable.
+func (l *sourceLane) connected(d *destination, data []byte, now int64) {
+	if d.phase != phaseConnecting {
+		return
+	}
+	peer, native := readSignature(data)
+	d.native = native && d.info.Native > 0
+	d.window = 1
+	d.pipelined = false
+	if d.native {
+		limit := min(int(peer.receives), int(d.info.Native))
+		switch {
+		case l.shape.discrete:
+			d.window = max(1, min(nativeGrains, limit, int(l.origin.length)-1))
+		case l.cfg.AudioPipeline:
+			// Never near the number of entries: nothing tells us when they are read.
+			d.window = max(1, min(nativeBatches, limit, len(d.info.Regions)/2))
+			d.pipelined = true
+		}
+	}
+	if err := l.reserve(d); err != nil {
+		l.disconnect(d, err, now)
+		return
+	}
+	d.phase = phaseUp
+	d.backoff = 0
+	d.first, d.flying, d.fresh, d.nextPost = 0, 0, 0, 0
+	d.restart()
+	n := d.numbers
+	n.native.Store(d.native)
+	n.connected.Store(true)
+	n.connections.Add(1)
+	n.state.Store(uint32(StateActive))
+	storeText(&n.lastError, "")
+	l.report("target_connected", d.key, l.peerName(d))
+	if l.origin.state == originGone && l.origin.reason == originReleased {
+		// A new mirror gets the grain that is there, even if nobody writes any more.
+		l.origin.reason = originChanged
+		l.origin.retryAt = now
+	}
+}
+
+// reserve sets aside the completions the connection can have outstanding, and the
+// memory to send batches from.
+func (l *sourceLane) reserve(d *destination) error {
+	writes := 1
+	if l.shape.discrete {
+		writes = max(1, l.shape.grains.planes())
+	}
+	writes *= d.window
+	if l.reserved+writes > sourceQueueDepth || writes > l.info.TransmitSize() {
+		return fmt.Errorf("%d outstanding writes do not fit the queues", writes)
+	}
+	if !l.shape.discrete {
+		if err := d.buffers.open(l.fabric, l.info, d.info.Bounce.EntrySize); err != nil {
+			return err
+		}
+	}
+	l.reserved += writes
+	d.reserved = writes
+	return nil
+}
+
+// lost deals with a connection that ended by itself.
+func (l *sourceLane) lost(d *destination, err error, now int64) {
+	if d.phase == phaseDraining {
+		l.closeEndpoint(d)
+		d.phase = phaseGone
+		return
+	}
+	l.disconnect(d, err, now)
+}
+
+// disconnect closes the connection because of err and schedules the next attempt.
+func (l *sourceLane) disconnect(d *destination, err error, now int64) {
+	up := d.phase == phaseUp
+	l.closeEndpoint(d)
+	n := d.numbers
+	n.errors.Add(1)
+	n.state.Store(uint32(StateError))
+	text := err.Error()
+	if up {
+		l.report("source_connection_lost", d.key, text)
+	} else if loadText(&n.lastError) != text {
+		l.report("target_failed", d.key, text)
+	}
+	storeText(&n.lastError, text)
+	d.phase = phaseIdle
+	d.backoff = nextBackoff(d.backoff)
+	d.retryAt = now + int64(d.backoff)
+}
+
+// reconnect begins a new connection at once because the origin's index went back:
+// targets of ours take a lower index as the start of a connection only.
+func (l *sourceLane) reconnect(d *destination, now int64) {
+	l.closeEndpoint(d)
+	d.phase, d.retryAt = phaseIdle, now
+}
+
+// closeEndpoint ends the connection, if there is one. Its completions are ignored
+// from then on.
+func (l *sourceLane) closeEndpoint(d *destination) {
+	if d.endpoint == nil {
+		return
+	}
+	if d.phase == phaseUp || d.phase == phaseDraining {
+		_ = d.endpoint.Shutdown() // the peer may be gone already
+	}
+	if err := d.endpoint.Close(); err != nil {
+		l.log.Warn("fabric_close_failed", "flow_id", l.cfg.FlowID, "peer", d.key, "error", err.Error())
+	}
+	d.endpoint = nil
+	d.flying, d.fresh = 0, 0
+	l.reserved -= d.reserved
+	d.reserved = 0
+	d.numbers.connected.Store(false)
+}
+
+func (l *sourceLane) peerName(d *destination) string {
+	ap, err := d.info.AddrPort()
+	if err != nil {
+		return err.Error()
+	}
+	return ap.String()
+}

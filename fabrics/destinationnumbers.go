@@ -1,0 +1,55 @@
+package fabrics
+
+import "sync/atomic"
+
+// destinationNumbers are one target's, as its source lane counts them.
+type destinationNumbers struct {
+	_           [64]byte
+	state       atomic.Uint32
+	connected   atomic.Bool
+	native      atomic.Bool
+	grains      atomic.Uint64
+	bytes       atomic.Uint64
+	transfers   atomic.Uint64
+	errors      atomic.Uint64
+	connections atomic.Uint64
+	skipped     atomic.Uint64
+	torn        atomic.Uint64
+	stalls      atomic.Uint64
+	head        atomic.Uint64
+	lastAt      atomic.Uint64
+	lastError   atomic.Pointer[string]
+	transfer    histogram
+	ageSent     histogram
+	_           [64]byte
+}
+
+// inherit takes over the running error count of a target that is replaced: it
+// never falls. The new numbers are not shared yet.
+func (n *destinationNumbers) inherit(old *destinationNumbers) {
+	n.errors.Add(old.errors.Load())
+}
+
+func (n *destinationNumbers) snapshot(key string, now int64) TargetStatus {
+	return TargetStatus{
+		Key:         key,
+		State:       State(n.state.Load()),
+		LastError:   loadText(&n.lastError),
+		Connected:   n.connected.Load(),
+		Native:      n.native.Load(),
+		Grains:      n.grains.Load(),
+		Bytes:       n.bytes.Load(),
+		Transfers:   n.transfers.Load(),
+		Errors:      n.errors.Load(),
+		Connections: n.connections.Load(),
+		Skipped:     n.skipped.Load(),
+		Torn:        n.torn.Load(),
+		Head:        n.head.Load(),
+		LastAt:      n.lastAt.Load(),
+		Timing: Timing{
+			Transfer:       n.transfer.snapshot(now),
+			TransferStalls: n.stalls.Load(),
+			AgeSent:        n.ageSent.snapshot(now),
+		},
+	}
+}

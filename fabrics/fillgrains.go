@@ -1,0 +1,106 @@
+package fabrics
+
+import "github.com/mxl-stack/mxl-fabrics-agent/mxl"
+
+// fillLimit bounds the decisions about one destination in one pass.
+const fillLimit = 64
+
+// fillGrains puts into the batch what d may be sent now.
+func (l *sourceLane) fillGrains(d *destination, head uint64, now int64) {
+	r := l.origin.reader.grains
+	for range fillLimit {
+		if d.flying >= d.window || l.writes.Room() < maxGrainWrites {
+			return
+		}
+		v := grainView{head: head, depth: l.origin.length}
+		if d.cursor.index != undefinedIndex {
+			h := r.Header(r.SlotOf(d.cursor.index))
+			v.index, v.invalid = h.Index, h.Invalid()
+			v.valid, v.total = int(h.ValidSlices), l.shape.grains.total
+		}
+		step := nextGrain(d.cursor, v, d.native)
+		switch step.action {
+		case grainWait:
+			return
+		case grainJump:
+			if !l.jump(d, head, v, now) {
+				return
+			}
+		case grainSkip:
+			l.gaps(d.cursor.index, 1)
+			d.cursor = grainCursor{index: d.cursor.index + 1}
+		case grainFinish:
+			d.cursor = grainCursor{index: d.cursor.index + 1}
+		case grainSend:
+			l.sendGrain(d, step, now)
+		}
+	}
+}
+
+// jump moves a destination that is outside the ring and reports whether it can go
+// on in this pass.
+func (l *sourceLane) jump(d *destination, head uint64, v grainView, now int64) bool {
+	at := d.cursor.index
+	d.cursor = grainCursor{index: head}
+	switch {
+	case at == undefinedIndex: // just connected
+	case at > head:
+		// The origin went back. Targets of ours take a lower index as the start of a
+		// new connection only.
+		if d.native {
+			l.reconnect(d, now)
+			return false
+		}
+		l.gapSeen = 0
+	case v.index < at:
+		// The slot was not written since: the origin jumped, nothing was lost.
+		d.cursor.index = max(at, head-usableDepth(l.origin.length)+1)
+		l.gaps(d.cursor.index-1, d.cursor.index-at)
+	default:
+		d.numbers.skipped.Add(head - at)
+	}
+	return true
+}
+
+// gaps counts unwritten indexes, the last of which is given, once for all
+// destinations.
+func (l *sourceLane) gaps(last, count uint64) {
+	if last <= l.gapSeen {
+		return
+	}
+	l.numbers.gaps.Add(min(count, last-l.gapSeen))
+	l.gapSeen = last
+}
+
+// sendGrain puts one transfer into the batch.
+func (l *sourceLane) sendGrain(d *destination, s grainStep, now int64) {
+	index := d.cursor.index
+	list, err := grainWrites(l.grainList[:0], l.shape.grains, s.start, s.end)
+	if err != nil {
+		// nextGrain never asks for slices outside the grain.
+		panic(err)
+	}
+	memory := l.origin.memory[index%l.origin.length]
+	slot := int(index % uint64(len(d.info.Regions)))
+	region := d.info.Regions[slot]
+	from := l.writes.Len()
+	for _, w := range list {
+		l.writes.Add(d.endpoint, d.token(), region.Addr+w.offset, region.RKey)
+		l.writes.Segment(memory, w.offset, w.length)
+		if w.immediate {
+			l.writes.Immediate(uint32(newGrainImmediate(slot, s.end)))
+		}
+	}
+	d.push(transfer{
+		index:  index,
+		bytes:  l.shape.grains.payloadBytes(s.start, s.end),
+		posted: now,
+		writes: len(list),
+		last:   s.last,
+	}, from, l.writes.Len())
+	d.numbers.ageSent.observe(ageOf(l.origin.rate, index, mxl.Now()), now)
+	d.cursor.slices = s.end
+	if s.last {
+		d.cursor = grainCursor{index: index + 1}
+	}
+}

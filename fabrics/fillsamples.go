@@ -1,0 +1,132 @@
+package fabrics
+
+import (
+	"github.com/mxl-stack/mxl-fabrics-agent/fabrics/ofi"
+	"github.com/mxl-stack/mxl-fabrics-agent/mxl"
+)
+
+// sendBuffers is the memory batches are sent from, one buffer for each transfer in
+// flight: the entry's header, and the samples where they are copied.
+type sendBuffers struct {
+	mem    []byte
+	region *ofi.Memory
+	stride int
+}
+
+// open sets the memory up; it stays for the destination's life.
+func (b *sendBuffers) open(f *ofi.Fabric, i *ofi.Info, entry uint64) (err error) {
+	if b.region != nil {
+		return nil
+	}
+	b.stride = int(entry+63) &^ 63
+	if b.mem, err = anonymous(b.stride * maxInFlight); err != nil {
+		return err
+	}
+	if b.region, err = f.Register(i, b.mem, ofi.AccessSource, randomUint64()); err != nil {
+		unmap(&b.mem)
+	}
+	return err
+}
+
+func (b *sendBuffers) close() {
+	_ = b.region.Close()
+	b.region = nil
+	unmap(&b.mem)
+}
+
+// fillSamples puts into the batch what d may be sent now: one transfer at most.
+func (l *sourceLane) fillSamples(d *destination, head uint64, now int64) {
+	if d.flying >= d.window || now < d.nextPost || l.writes.Room() == 0 {
+		return
+	}
+	if d.next == undefinedIndex {
+		d.next = head
+	}
+	if d.next > head && d.native {
+		l.reconnect(d, now)
+		return
+	}
+	half := l.origin.length / 2
+	limit := min(l.shape.samples.entryFrames(d.info.Bounce.EntrySize), half)
+	step := nextSamples(d.next, head, half, limit)
+	d.next = step.next
+	d.numbers.skipped.Add(step.skipped)
+	if step.count == 0 {
+		return
+	}
+	l.sendSamples(d, step.next+step.count, step.count, now)
+}
+
+// sendSamples puts the count samples before head into the batch, as one write. A few
+// channels are gathered from the origin's ring; more would take several writes with
+// an acknowledgement each, so they are copied together first, which also keeps the
+// batch whole when the origin overtakes it.
+func (l *sourceLane) sendSamples(d *destination, head, count uint64, now int64) {
+	tai := mxl.Now()
+	age := ageOf(l.origin.rate, head-count, tai)
+	l.numbers.ageOrigin.observe(age, now)
+
+	g := l.shape.samples
+	entry := d.entry % uint64(len(d.info.Regions))
+	region := d.info.Regions[entry]
+	buffer := int(d.entry % maxInFlight)
+	offset := uint64(buffer * d.buffers.stride)
+	mem := d.buffers.mem[offset:][:d.buffers.stride]
+	putSampleHeader(mem, head, count)
+	l.segments = sampleSegments(l.segments[:0], g, head, count)
+
+	gather := len(l.segments) <= l.info.Segments()
+	if !gather {
+		if !l.copySamples(mem[sampleHeader:], head, count) {
+			return
+		}
+		l.segments = append(l.segments[:0], sampleSegment{header: true, length: sampleHeader + count*g.frame()})
+	}
+	l.sampleList = sampleWrites(l.sampleList[:0], l.segments, l.info.Segments())
+	if l.writes.Room() < len(l.sampleList) {
+		return
+	}
+	from := l.writes.Len()
+	for _, w := range l.sampleList {
+		l.writes.Add(d.endpoint, d.token(), region.Addr+w.remote, region.RKey)
+		for _, s := range l.segments[w.from:w.to] {
+			if s.header {
+				l.writes.Segment(d.buffers.region, offset, s.length)
+			} else {
+				l.writes.Segment(l.origin.memory[0], s.offset, s.length)
+			}
+		}
+		if w.immediate {
+			l.writes.Immediate(uint32(entry))
+		}
+	}
+	d.push(transfer{
+		index:  head,
+		count:  count,
+		bytes:  count * g.frame(),
+		posted: now,
+		writes: len(l.sampleList),
+		last:   true,
+		copied: !gather,
+	}, from, l.writes.Len())
+	d.entry++
+	d.next = head
+	if d.pipelined {
+		d.nextPost = max(d.nextPost+int64(l.cfg.AudioPass), now+int64(l.cfg.AudioPass)/2)
+	}
+	d.numbers.ageSent.observe(age, now)
+}
+
+// copySamples puts the window's fragments one after the other and reports whether
+// they are still what they were.
+func (l *sourceLane) copySamples(dst []byte, head, count uint64) bool {
+	r := l.origin.reader.samples
+	ring := r.Channels()
+	for _, s := range l.segments {
+		if !s.header {
+			dst = dst[copy(dst, ring[s.offset:s.offset+s.length]):]
+		}
+	}
+	newest := r.Head()
+	return newest < head || newest-(head-count) <= l.origin.length/2
+}

@@ -1,0 +1,40 @@
+package fabrics
+
+import "encoding/binary"
+
+// A signature in the connection data tells a peer of this package from others. It
+// is short enough for verbs' 55 bytes; the SDK ignores it (MXL Fabrics reference
+// §11.1).
+//
+//	0 "MXFA" | 4 u8 version | 5 u8 receives | 6 u64 instance, little-endian
+//
+// instance is the same for every connection of one source lane: a target replaces
+// a connection that the same lane opens again.
+const (
+	signatureLen     = 14
+	signatureVersion = 1
+)
+
+var signatureMagic = [4]byte{'M', 'X', 'F', 'A'}
+
+type signature struct {
+	receives uint8 // immediates the sender of the signature takes in flight
+	instance uint64
+}
+
+func (s signature) bytes() []byte {
+	b := make([]byte, signatureLen)
+	copy(b, signatureMagic[:])
+	b[4] = signatureVersion
+	b[5] = s.receives
+	binary.LittleEndian.PutUint64(b[6:], s.instance)
+	return b
+}
+
+// readSignature finds a signature in connection data. Providers may pad the data.
+func readSignature(data []byte) (signature, bool) {
+	if len(data) < signatureLen || [4]byte(data) != signatureMagic || data[4] != signatureVersion {
+		return signature{}, false
+	}
+	return signature{data[5], binary.LittleEndian.Uint64(data[6:])}, true
+}

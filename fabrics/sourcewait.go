@@ -1,0 +1,130 @@
+package fabrics
+
+import "time"
+
+const (
+	// longWait is the longest sleep on a silent origin, shortWait on a lively one.
+	longWait  = 100 * time.Millisecond
+	idleWait  = 200 * time.Millisecond // nobody is connected
+	shortWait = 20 * time.Millisecond
+	// silentAfter is when an origin counts as silent.
+	silentAfter = 2 * time.Second
+	// stuckAfter is when a connection with something in flight no longer decides
+	// what the lane waits on.
+	stuckAfter = 100 * time.Millisecond
+	// glance is how often a queue is looked at while the lane waits elsewhere.
+	glance = 2 * time.Millisecond
+)
+
+// sourceWait is what a source lane sleeps on: its queues for poll, then the
+// origin's futex word for sync.
+type sourceWait struct {
+	poll, sync time.Duration
+	busy       bool // there is something in flight, so a late pass is a stall
+}
+
+// sourceFacts is what the decision depends on.
+type sourceFacts struct {
+	moving     bool  // something is in flight and completes
+	stuck      bool  // something is in flight and does not
+	hungry     bool  // a connection could take more
+	closing    bool  // a connection is being drained
+	connecting bool  // a handshake runs
+	silent     bool  // the origin has not moved for silentAfter
+	samples    bool  // continuous flow
+	nextPost   int64 // continuous: when the next batch may be posted
+	nextEvent  int64 // next deadline of anything; 0 for none
+	pass       time.Duration
+}
+
+// planWait decides it. tcp moves data only while its queues are read, so a lane
+// with something in flight waits on them.
+func planWait(f sourceFacts, now int64) sourceWait {
+	untilEvent := idleWait
+	if f.nextEvent > 0 {
+		untilEvent = min(untilEvent, max(0, time.Duration(f.nextEvent-now)))
+	}
+	untilPost := max(0, time.Duration(f.nextPost-now))
+	switch {
+	case f.closing:
+		return sourceWait{poll: min(untilEvent, glance), busy: f.moving}
+	case f.moving && f.hungry && f.samples:
+		return sourceWait{poll: max(min(untilPost, untilEvent), glance/4), busy: true}
+	case f.moving && f.hungry:
+		return sourceWait{poll: min(untilEvent, glance/2), busy: true}
+	case f.moving:
+		return sourceWait{poll: untilEvent, busy: true}
+	case f.hungry && f.samples && untilPost > 0:
+		// Nothing may be posted before that time, whatever the origin does.
+		limit := untilPost
+		if f.stuck || f.connecting {
+			limit = min(limit, glance)
+		}
+		return sourceWait{poll: min(limit, untilEvent), busy: true}
+	case f.hungry:
+		limit := shortWait
+		switch {
+		case f.silent && f.samples:
+			// A sample writer wakes once in a sync batch only.
+			limit = shortWait * 2
+		case f.silent:
+			limit = longWait
+		case f.samples:
+			limit = f.pass
+		}
+		if f.stuck || f.connecting {
+			limit = min(limit, glance)
+		}
+		return sourceWait{sync: max(min(limit, untilEvent), time.Microsecond)}
+	case f.stuck:
+		return sourceWait{poll: min(untilEvent, shortWait)}
+	}
+	return sourceWait{poll: untilEvent}
+}
+
+// plan collects the facts.
+func (l *sourceLane) plan(now int64) sourceWait {
+	o := &l.origin
+	f := sourceFacts{samples: !l.shape.discrete, pass: l.cfg.AudioPass, nextEvent: o.nextLook()}
+	open := o.state == originOpen
+	f.silent = now-o.moved > int64(silentAfter)
+	if l.closing {
+		f.nextEvent = earlier(f.nextEvent, l.closeBy)
+	}
+	for _, d := range l.destinations {
+		switch d.phase {
+		case phaseIdle:
+			f.nextEvent = earlier(f.nextEvent, d.retryAt)
+			continue
+		case phaseConnecting:
+			f.connecting = true
+			f.nextEvent = earlier(f.nextEvent, d.deadline)
+			continue
+		case phaseDraining:
+			f.closing = true
+		}
+		if d.flying > 0 {
+			f.nextEvent = earlier(f.nextEvent, d.progressed+int64(progressLimit))
+			if now-d.progressed < int64(stuckAfter) {
+				f.moving = true
+			} else {
+				f.stuck = true
+			}
+		}
+		if open && d.phase == phaseUp && d.flying < d.window {
+			if !f.hungry || d.nextPost < f.nextPost {
+				f.nextPost = d.nextPost
+			}
+			f.hungry = true
+		}
+	}
+	return planWait(f, now)
+}
+
+// earlier is the earlier of two times, 0 being never.
+func earlier(a, b int64) int64 {
+	if a == 0 || b != 0 && b < a {
+		return b
+	}
+	return a
+}

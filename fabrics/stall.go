@@ -1,0 +1,92 @@
+package fabrics
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// stallFloor is how long a lane with work may go without a pass (contract, "Audio timing").
+const stallFloor = int64(20 * time.Millisecond)
+
+// task is what a lane's thread is doing.
+type task int
+
+const (
+	taskNone task = iota // the thread got no CPU
+	taskPost
+	taskPoll
+	taskCommit
+	taskOrigin
+	taskConnect
+	taskCount
+)
+
+var taskNames = [taskCount]string{"none", "post", "poll", "commit", "origin", "connect"}
+
+// stallWatch measures a lane's passes. The lane calls begin, then lap after each
+// call that may hold it, then end with what it knows about its wait.
+type stallWatch struct {
+	tasks [taskCount]histogram
+	// worst of the stalls nobody has logged yet, for the control side
+	pendingGap  atomic.Int64
+	pendingTask atomic.Int32
+
+	started, last int64
+	spent         [taskCount]int64
+}
+
+func (w *stallWatch) begin(now int64) {
+	w.started, w.last = now, now
+	w.spent = [taskCount]int64{}
+}
+
+// lap adds the time since the last lap to t.
+func (w *stallWatch) lap(t task, now int64) {
+	w.spent[t] += now - w.last
+	w.last = now
+}
+
+// waited takes a wait of at most allowed out of the account: only what went beyond
+// it counts, as the thread's own.
+func (w *stallWatch) waited(allowed, now int64) {
+	w.started += min(now-w.last, allowed)
+	w.last = now
+}
+
+// end judges the pass. busy is whether there was work that a pass would have done.
+func (w *stallWatch) end(busy bool, now int64) {
+	gap := now - w.started
+	if !busy || gap <= stallFloor {
+		return
+	}
+	held := taskNone
+	for t := range taskCount {
+		if w.spent[t] > w.spent[held] {
+			held = t
+		}
+	}
+	if w.spent[held] < gap/2 {
+		held = taskNone
+	}
+	w.tasks[held].observe(gap, now)
+	if gap > w.pendingGap.Load() {
+		w.pendingTask.Store(int32(held))
+		w.pendingGap.Store(gap)
+	}
+}
+
+// take returns the longest stall since the last call.
+func (w *stallWatch) take() (gap time.Duration, task string, ok bool) {
+	g := w.pendingGap.Swap(0)
+	return time.Duration(g), taskNames[w.pendingTask.Load()], g > 0
+}
+
+func (w *stallWatch) snapshot(now int64) map[string]Histogram {
+	m := make(map[string]Histogram)
+	for t := range taskCount {
+		if s := w.tasks[t].snapshot(now); s.Count > 0 {
+			m[taskNames[t]] = s
+		}
+	}
+	return m
+}

@@ -1,0 +1,122 @@
+package fabrics
+
+import (
+	"fmt"
+
+	"github.com/mxl-stack/mxl-fabrics-agent/mxl"
+)
+
+// commitGrain publishes the slot an immediate names. The index is the one in the
+// header that has landed there (MXL Fabrics reference §6.3). An error means that
+// nothing was published.
+func (l *targetLane) commitGrain(imm grainImmediate) error {
+	w := l.cfg.Discrete
+	if uint64(imm.slot()) >= w.Depth() {
+		return fmt.Errorf("slot %d of a ring of %d", imm.slot(), w.Depth())
+	}
+	c := &l.connection
+	header := w.Header(imm.slot())
+	if c.head != undefinedIndex && header.Index < c.head {
+		return fmt.Errorf("index %d after %d", header.Index, c.head)
+	}
+	index, err := w.CommitSlot(imm.slot(), uint16(imm.slices()))
+	if err != nil {
+		return err
+	}
+	now := l.now()
+	// Slices of one index arrive one after the other; the bytes are what came new.
+	from := 0
+	if index == c.head {
+		from = min(c.slices, imm.slices())
+	}
+	n := &l.numbers
+	n.bytes.Add(l.grains.payloadBytes(from, imm.slices()))
+	n.commits.Add(1)
+	if imm.slices() == l.grains.total || header.Invalid() || imm.slices() == 0 {
+		n.grains.Add(1)
+	}
+	c.head, c.slices = index, imm.slices()
+	l.committed(index, 1, now)
+	l.delivered(w.Rate(), index, now)
+	return nil
+}
+
+// commitSamples copies an entry into the mirror's ring, channel by channel, and
+// publishes it (MXL Fabrics reference §7.3).
+func (l *targetLane) commitSamples(entry uint32) error {
+	if uint64(entry) >= l.entry.EntryCount {
+		return fmt.Errorf("entry %d of %d", entry, l.entry.EntryCount)
+	}
+	w, c := l.cfg.Continuous, &l.connection
+	e := l.bounceEntry(int(entry))
+	head, count := readSampleHeader(e)
+	previous := uint64(0)
+	if c.head != undefinedIndex {
+		previous = c.head
+	}
+	if err := l.samples.checkEntry(l.entry.EntrySize, head, count, previous); err != nil {
+		return err
+	}
+	window, err := w.OpenSamples(head, count)
+	if err != nil {
+		return err
+	}
+	part := count * uint64(l.samples.word)
+	from := e[sampleHeader:]
+	for channel := range l.samples.channels {
+		first, second := w.Segments(window, channel)
+		copy(second, from[copy(first, from[:part]):part])
+		from = from[part:]
+	}
+	if err := w.Commit(head, count); err != nil {
+		return err
+	}
+	now := l.now()
+	n := &l.numbers
+	n.bytes.Add(count * l.samples.frame())
+	n.grains.Add(1)
+	n.commits.Add(1)
+	n.samples.Add(count)
+	c.head = head
+	l.committed(head, count, now)
+	l.delivered(w.Rate(), head-count, now)
+	return nil
+}
+
+// committed counts what every commit has in common.
+func (l *targetLane) committed(head, batch uint64, now int64) {
+	n := &l.numbers
+	n.head.Store(head)
+	n.lastBatch.Store(batch)
+	if State(n.state.Load()) != StateActive {
+		n.state.Store(uint32(StateActive))
+	}
+	if l.lastCommit != 0 {
+		gap := now - l.lastCommit
+		if l.cfg.Continuous != nil {
+			n.gap.observe(gap, now)
+			if l.usual.late(gap) {
+				n.late.Add(1)
+			}
+		} else if lateGrain(gap, l.period) {
+			n.late.Add(1)
+		}
+	}
+	l.lastCommit = now
+}
+
+// delivered counts the age of the oldest new sample or of the grain.
+func (l *targetLane) delivered(rate mxl.Rational, index uint64, now int64) {
+	tai := mxl.Now()
+	l.numbers.lastAt.Store(tai)
+	l.numbers.age.observe(ageOf(rate, index, tai), now)
+}
+
+// ageOf is how long ago index was due, in nanoseconds; 0 for one that is not due yet.
+func ageOf(rate mxl.Rational, index, tai uint64) int64 {
+	due := rate.TimeOf(index)
+	if due > tai {
+		return 0
+	}
+	return int64(tai - due)
+}
