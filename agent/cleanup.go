@@ -1,0 +1,132 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+
+	"github.com/mxl-stack/mxl-fabrics-agent/agent/httpapi"
+	"github.com/mxl-stack/mxl-fabrics-agent/mirror"
+)
+
+// deedResults carries what the deeds beside the loop found to the ledger, which
+// only the loop may touch. A result is there before anything of it can be seen
+// on disk, and the loop takes it before it looks.
+type deedResults struct {
+	mu   sync.Mutex
+	list []deedResult
+}
+
+type deedResult struct {
+	key    mirror.Key
+	reason mirror.Reason
+}
+
+func (d *deedResults) note(k mirror.Key, reason mirror.Reason) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.list = append(d.list, deedResult{k, reason})
+}
+
+func (d *deedResults) take() []deedResult {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	list := d.list
+	d.list = nil
+	return list
+}
+
+func (a *Agent) takeResults() {
+	for _, r := range a.results.take() {
+		if r.reason == "" {
+			a.loop.ledger.NotRemoved(r.key)
+		} else {
+			a.loop.ledger.Removed(r.key, r.reason)
+		}
+	}
+}
+
+// tell writes the log lines and events of a pass.
+func (a *Agent) tell(o mirror.Outcome) {
+	for _, e := range o.Events {
+		e.Log(a.log)
+		switch e.Kind {
+		case mirror.EventFlowKept:
+			a.page.FlowRefused(string(e.Reason))
+		case mirror.EventDomainBusy:
+			a.page.DomainRefused(string(e.Reason))
+		}
+		if name := e.Name(); name != "" {
+			a.hub.Publish(httpapi.EventMirror, e.Key.String()+"/"+name, e.View())
+		}
+	}
+}
+
+// removeDomains starts the removal of every mirror domain whose time has come.
+func (a *Agent) removeDomains(ctx context.Context, p plan) {
+	for _, d := range p.Outcome.Domains {
+		if !d.Go() {
+			continue
+		}
+		reason := d.Reason
+		a.mirrors.removeDomain(ctx, d.DomainID, flowsOf(p, d.DomainID), reason, func(_ mirror.Removal, err error) {
+			switch {
+			case err == nil:
+				a.page.DomainRemoved(string(reason))
+			case errors.Is(err, mirror.ErrBusy):
+				a.page.DomainRefused(string(reason))
+			}
+		})
+	}
+}
+
+// flowsOf lists the mirror flows of a domain that are on disk.
+func flowsOf(p plan, domainID string) []mirror.Key {
+	var list []mirror.Key
+	for _, s := range p.Outcome.Flows {
+		if s.DomainID == domainID && s.OnDisk {
+			list = append(list, s.Key)
+		}
+	}
+	return list
+}
+
+// removeFlows starts the removal of every single mirror flow whose time has
+// come.
+func (a *Agent) removeFlows(ctx context.Context, p plan) {
+	for i := range p.Outcome.Flows {
+		s := &p.Outcome.Flows[i]
+		if s.Do != mirror.Remove || s.Guard != mirror.NoGuard {
+			continue
+		}
+		reason := s.Reason
+		a.mirrors.removeFlow(ctx, s.Key, reason, s.Missing, func(err error) {
+			switch {
+			case err == nil:
+				a.page.FlowRemoved(string(reason))
+			case errors.Is(err, mirror.ErrBusy):
+				a.page.FlowRefused(string(reason))
+			}
+		})
+	}
+}
+
+// once logs an error when it is another one than before.
+type once struct {
+	mu   sync.Mutex
+	last map[string]string
+}
+
+func (o *once) log(log *slog.Logger, event string, err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.last == nil {
+		o.last = map[string]string{}
+	}
+	if o.last[event] == err.Error() {
+		return
+	}
+	o.last[event] = err.Error()
+	log.Warn(event, "error", err)
+}

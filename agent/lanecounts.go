@@ -1,0 +1,36 @@
+package agent
+
+import (
+	"github.com/mxl-stack/mxl-fabrics-agent/fabrics"
+	"github.com/mxl-stack/mxl-fabrics-agent/metrics"
+)
+
+func bucketsOf(h fabrics.Histogram) metrics.Buckets {
+	return metrics.Buckets{Bounds: h.Bounds, Counts: h.Counts, Sum: h.Sum, Max: h.Max.Seconds()}
+}
+
+// laneOf is a lane's timing as the metrics take it.
+func laneOf(key, flowID string, provider fabrics.Provider, continuous bool, t fabrics.Timing) metrics.Lane {
+	l := metrics.Lane{
+		Key: key, FlowID: flowID, Provider: string(provider), Continuous: continuous,
+		Transfer: bucketsOf(t.Transfer), TransferStalls: t.TransferStalls,
+		AgeOrigin: bucketsOf(t.AgeOrigin), AgeSent: bucketsOf(t.AgeSent), AgeDelivered: bucketsOf(t.AgeDelivered),
+		DeliveryGap: bucketsOf(t.DeliveryGap), LateDeliveries: t.LateDeliveries,
+	}
+	for task, h := range t.ThreadStall {
+		if l.ThreadStall == nil {
+			l.ThreadStall = make(map[string]metrics.Buckets, len(t.ThreadStall))
+		}
+		l.ThreadStall[task] = bucketsOf(h)
+	}
+	return l
+}
+
+// sourceLanes is what one source lane and each of its targets counted.
+func sourceLanes(key, flowID string, provider fabrics.Provider, continuous bool, st fabrics.SourceStats) []metrics.Lane {
+	lanes := []metrics.Lane{laneOf(key, flowID, provider, continuous, st.Timing)}
+	for _, t := range st.Targets {
+		lanes = append(lanes, laneOf(key+"/"+t.Key, flowID, provider, continuous, t.Timing))
+	}
+	return lanes
+}

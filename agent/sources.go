@@ -1,0 +1,496 @@
+package agent
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/mxl-stack/mxl-fabrics-agent/fabrics"
+	"github.com/mxl-stack/mxl-fabrics-agent/mxl"
+	"github.com/mxl-stack/mxl-fabrics-agent/peers"
+)
+
+// sourceLease is how long a row outlives the destination's last POST while
+// nothing is connected to it. A destination repeats the POST every two seconds
+// at the least for as long as it wants the flow; the original every 200 ms.
+const sourceLease = 60 * time.Second
+
+var errDomainNotLocal = errors.New("domain not local")
+
+// sourceLane is what the source table needs of a fabrics.Source.
+type sourceLane interface {
+	SetTarget(key string, info fabrics.TargetInfo) error
+	RemoveTarget(key string)
+	Stats() fabrics.SourceStats
+	Events() <-chan fabrics.SourceEvent
+	Close() error
+}
+
+// sourceRoute is how this host reaches one destination.
+type sourceRoute struct {
+	Provider   fabrics.Provider
+	Address    string // numeric local fabric address
+	LinkUp     bool
+	LinkReason string
+	Fallback   bool // tcp may stand in for a provider that cannot be set up
+}
+
+type rowKey struct {
+	Flow uuid.UUID
+	Dest string
+}
+
+// groupKey names what shares one reader, one registration and one lane.
+type groupKey struct {
+	Flow     uuid.UUID
+	Domain   string
+	Address  string
+	Provider fabrics.Provider
+}
+
+// sourceGroup is one lane and what is known of it. Its own mutex is held while
+// the lane is opened or closed, which may take a while, so that other flows go on.
+type sourceGroup struct {
+	key groupKey
+	id  string
+
+	continuous atomic.Bool // the flow carries samples
+
+	mu     sync.Mutex
+	closed bool
+
+	// lane and failed are written under mu and read without it, so that the loop
+	// and the API never wait for a lane that is being opened.
+	lane   atomic.Pointer[sourceLane]
+	failed atomic.Pointer[string] // why the lane could not be opened
+}
+
+// sourceRow is one destination of one flow.
+type sourceRow struct {
+	id       string
+	key      rowKey
+	group    *sourceGroup
+	info     string // target_info as it came
+	bootID   string // destination's boot id where it said so
+	askedAt  time.Time
+	linkDown string // reason; non-empty while our link to the destination is down
+	failed   string // why the target could not be added
+	errors   uint64 // failures that no lane counts
+	fallback bool
+
+	continuous bool // the flow carries samples
+}
+
+// sources is the table of flows this host sends. The HTTP handlers, the reconcile
+// loop and the API read and change it; mu guards the maps and the rows.
+type sources struct {
+	open func(domainPath string, flow uuid.UUID, provider fabrics.Provider, address string) (sourceLane, error)
+	// ended gets the last counts of a lane that has gone.
+	ended func(g groupKey, id string, st fabrics.SourceStats)
+	now   func() time.Time
+	log   *slog.Logger
+
+	mu     sync.Mutex
+	rows   map[rowKey]*sourceRow
+	groups map[groupKey]*sourceGroup
+	closed bool
+}
+
+func newSources(log *slog.Logger, now func() time.Time, ended func(g groupKey, id string, st fabrics.SourceStats), open func(string, uuid.UUID, fabrics.Provider, string) (sourceLane, error)) *sources {
+	return &sources{
+		open: open, ended: ended, now: now, log: log,
+		rows:   map[rowKey]*sourceRow{},
+		groups: map[groupKey]*sourceGroup{},
+	}
+}
+
+// ask handles one POST /api/v1/replications. The same question gives the same
+// answer and changes nothing. domainPath is the local domain's directory.
+func (s *sources) ask(req peers.ReplicationRequest, domainPath string, info fabrics.TargetInfo, route sourceRoute) (peers.ReplicationAnswer, error) {
+	flow, err := uuid.Parse(req.FlowID)
+	if err != nil {
+		return peers.ReplicationAnswer{}, fmt.Errorf("flow_id %q: not a UUID", req.FlowID)
+	}
+	provider := route.Provider
+	fallback := false
+	if p := fabrics.Provider(info.Provider); p != provider && route.Fallback && p == fabrics.TCP {
+		// The destination fell back; a verbs initiator could never reach it.
+		provider, fallback = p, true
+	}
+	gk := groupKey{Flow: flow, Domain: req.DomainID, Address: route.Address, Provider: provider}
+	rk := rowKey{Flow: flow, Dest: req.DestHostID}
+
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return peers.ReplicationAnswer{}, errors.New("shutting down")
+	}
+	row := s.rows[rk]
+	var left *sourceGroup
+	if row == nil {
+		group := s.group(gk)
+		row = &sourceRow{id: group.id, key: rk, group: group}
+		s.rows[rk] = row
+	} else if row.group.key != gk {
+		left = row.group
+		row.group = s.group(gk)
+	}
+	row.askedAt, row.bootID, row.fallback = s.now(), req.DestBootID, fallback
+	row.info = req.TargetInfo
+	row.continuous = info.Bounce != nil
+	row.linkDown = ""
+	if !route.LinkUp {
+		row.linkDown = cmp.Or(route.LinkReason, "link down")
+	}
+	group, linkDown := row.group, row.linkDown
+	s.mu.Unlock()
+
+	if left != nil {
+		s.drop(left, rk.Dest)
+	}
+	if linkDown != "" {
+		group.removeTarget(rk.Dest)
+		return peers.ReplicationAnswer{ReplicationID: row.id, State: stateLinkDown, Error: linkDown}, nil
+	}
+	err = s.setTarget(group, domainPath, rk.Dest, info)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err != nil {
+		row.errors++
+		if row.failed != err.Error() {
+			s.log.Warn("add_target_failed", "flow_id", flow, "peer", rk.Dest, "error", err)
+		}
+		row.failed = err.Error()
+		return peers.ReplicationAnswer{ReplicationID: row.id, State: stateError, Error: row.failed}, err
+	}
+	row.failed = ""
+	return s.answer(row), nil
+}
+
+// group returns the group named k, making it when it is new. s.mu is held.
+func (s *sources) group(k groupKey) *sourceGroup {
+	g := s.groups[k]
+	if g == nil {
+		g = &sourceGroup{key: k, id: uuid.NewString()}
+		s.groups[k] = g
+	}
+	return g
+}
+
+func (s *sources) setTarget(g *sourceGroup, domainPath, dest string, info fabrics.TargetInfo) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed {
+		return errors.New("the replication is being closed, ask again")
+	}
+	lane := g.open()
+	if lane == nil {
+		var err error
+		lane, err = s.open(domainPath, g.key.Flow, g.key.Provider, g.key.Address)
+		if err != nil {
+			reason := err.Error()
+			g.failed.Store(&reason)
+			return err
+		}
+		g.failed.Store(nil)
+		g.lane.Store(&lane)
+	}
+	return lane.SetTarget(dest, info)
+}
+
+// open is the group's lane, nil while there is none.
+func (g *sourceGroup) open() sourceLane {
+	if p := g.lane.Load(); p != nil {
+		return *p
+	}
+	return nil
+}
+
+func (g *sourceGroup) removeTarget(dest string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if lane := g.open(); lane != nil {
+		lane.RemoveTarget(dest)
+	}
+}
+
+func (g *sourceGroup) stats() (fabrics.SourceStats, bool) {
+	if lane := g.open(); lane != nil {
+		return lane.Stats(), true
+	}
+	st := fabrics.SourceStats{State: fabrics.StatePending, Head: mxl.UndefinedIndex}
+	if p := g.failed.Load(); p != nil {
+		st.LastError = *p
+	}
+	return st, false
+}
+
+// end closes the group's lane for good; g.mu is held.
+func (s *sources) end(g *sourceGroup) {
+	g.closed = true
+	lane := g.open()
+	if lane == nil {
+		return
+	}
+	g.lane.Store(nil)
+	if err := lane.Close(); err != nil {
+		s.log.Warn("source_close_failed", "flow_id", g.key.Flow, "error", err)
+	}
+	s.ended(g.key, g.id, lane.Stats())
+}
+
+func (s *sources) answer(row *sourceRow) peers.ReplicationAnswer {
+	a := peers.ReplicationAnswer{ReplicationID: row.id}
+	st, open := row.group.stats()
+	a.State, a.Error = sourceRowState(row, st, open)
+	if open && st.Head != mxl.UndefinedIndex {
+		head := st.Head
+		a.OriginHead = &head
+	}
+	return a
+}
+
+// sourceRowState is the state word and reason of a row.
+func sourceRowState(row *sourceRow, st fabrics.SourceStats, open bool) (state, reason string) {
+	if row.linkDown != "" {
+		return stateLinkDown, row.linkDown
+	}
+	if row.failed != "" {
+		return stateError, row.failed
+	}
+	if !open {
+		return statePending, ""
+	}
+	if st.State == fabrics.StateError {
+		return stateError, st.LastError
+	}
+	for _, t := range st.Targets {
+		if t.Key == row.key.Dest {
+			if t.State == fabrics.StateError {
+				return stateError, t.LastError
+			}
+			return t.State.String(), ""
+		}
+	}
+	return stateIdle, ""
+}
+
+// release ends what the destination named dest gets under id.
+func (s *sources) release(id, dest string) bool {
+	s.mu.Lock()
+	var found *sourceRow
+	for _, row := range s.rows {
+		if row.id == id && row.key.Dest == dest {
+			found = row
+			break
+		}
+	}
+	if found == nil {
+		s.mu.Unlock()
+		return false
+	}
+	delete(s.rows, found.key)
+	group := found.group
+	s.mu.Unlock()
+	s.drop(group, dest)
+	s.log.Info("replication_target_released", "replication_id", id, "flow_id", found.key.Flow, "peer", dest)
+	return true
+}
+
+// drop takes dest off a group's lane and ends the lane when nobody is left on it.
+func (s *sources) drop(g *sourceGroup, dest string) {
+	s.mu.Lock()
+	used := false
+	for _, row := range s.rows {
+		if row.group == g {
+			used = true
+			break
+		}
+	}
+	if !used {
+		delete(s.groups, g.key)
+	}
+	s.mu.Unlock()
+
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if used {
+		if lane := g.open(); lane != nil {
+			lane.RemoveTarget(dest)
+		}
+		return
+	}
+	s.end(g)
+}
+
+// sourceFacts is what sweep judges by.
+type sourceFacts struct {
+	BootID map[string]string // of peers that are up, by host id
+	Link   map[string]sourceRoute
+}
+
+// sweep drops rows whose destination has restarted, has let go without saying so,
+// or whose link is down. The loop calls it each pass; lanes are closed elsewhere.
+func (s *sources) sweep(f sourceFacts) {
+	type end struct {
+		group *sourceGroup
+		dest  string
+	}
+	var ends, unlinked []end
+	now := s.now()
+	s.mu.Lock()
+	for k, row := range s.rows {
+		boot := f.BootID[k.Dest]
+		restarted := row.bootID != "" && boot != "" && boot != row.bootID
+		expired := now.Sub(row.askedAt) > sourceLease && !rowConnected(row)
+		if restarted || expired {
+			delete(s.rows, k)
+			ends = append(ends, end{row.group, k.Dest})
+			s.log.Info("replication_target_dropped", "replication_id", row.id, "flow_id", k.Flow, "peer", k.Dest,
+				"reason", map[bool]string{true: "peer_restarted", false: "not asked for"}[restarted])
+			continue
+		}
+		if l, ok := f.Link[k.Dest]; ok && !l.LinkUp && row.linkDown == "" {
+			row.linkDown = cmp.Or(l.LinkReason, "link down")
+			unlinked = append(unlinked, end{row.group, k.Dest})
+		}
+	}
+	s.mu.Unlock()
+	for _, e := range unlinked {
+		go e.group.removeTarget(e.dest)
+	}
+	for _, e := range ends {
+		go s.drop(e.group, e.dest)
+	}
+}
+
+func rowConnected(row *sourceRow) bool {
+	st, _ := row.group.stats()
+	for _, t := range st.Targets {
+		if t.Key == row.key.Dest {
+			return t.State == fabrics.StateActive
+		}
+	}
+	return false
+}
+
+// sourceView is one row as the API and the metrics show it.
+type sourceView struct {
+	ID, Domain, Dest, Provider, State, Error string
+	Flow                                     uuid.UUID
+	Fallback                                 bool
+	Head                                     uint64
+	HasHead                                  bool
+	OriginGaps                               uint64
+	Errors                                   uint64
+	Target                                   fabrics.TargetStatus
+	Stats                                    fabrics.SourceStats
+	LaneKey                                  string
+	Continuous                               bool
+}
+
+// list gives every row, ordered by flow and destination.
+func (s *sources) list() []sourceView {
+	s.mu.Lock()
+	rows := make([]sourceRow, 0, len(s.rows))
+	for _, row := range s.rows {
+		rows = append(rows, *row)
+	}
+	s.mu.Unlock()
+	views := make([]sourceView, 0, len(rows))
+	for i := range rows {
+		row := &rows[i]
+		st, open := row.group.stats()
+		v := sourceView{
+			ID: row.id, Domain: row.group.key.Domain, Dest: row.key.Dest, Flow: row.key.Flow,
+			Provider: string(row.group.key.Provider), Fallback: row.fallback, Errors: row.errors, Stats: st,
+			LaneKey: row.group.id, Continuous: row.continuous,
+		}
+		v.State, v.Error = sourceRowState(row, st, open)
+		if open {
+			v.OriginGaps = st.OriginGaps
+			v.Errors += st.Errors
+			if st.Head != mxl.UndefinedIndex {
+				v.Head, v.HasHead = st.Head, true
+			}
+		}
+		for _, t := range st.Targets {
+			if t.Key == row.key.Dest {
+				v.Target = t
+				v.Errors += t.Errors
+			}
+		}
+		views = append(views, v)
+	}
+	slices.SortFunc(views, func(a, b sourceView) int {
+		return cmp.Or(cmp.Compare(a.Flow.String(), b.Flow.String()), cmp.Compare(a.Dest, b.Dest))
+	})
+	return views
+}
+
+// logEvents writes what the lanes reported.
+func (s *sources) logEvents() {
+	s.mu.Lock()
+	groups := make([]*sourceGroup, 0, len(s.groups))
+	for _, g := range s.groups {
+		groups = append(groups, g)
+	}
+	s.mu.Unlock()
+	for _, g := range groups {
+		for lane := g.open(); lane != nil; {
+			select {
+			case e, ok := <-lane.Events():
+				if ok {
+					logSourceEvent(s.log, g, e)
+					continue
+				}
+			default:
+			}
+			lane = nil
+		}
+	}
+}
+
+func logSourceEvent(log *slog.Logger, g *sourceGroup, e fabrics.SourceEvent) {
+	args := []any{"replication_id", g.id, "flow_id", g.key.Flow}
+	if e.Key != "" {
+		args = append(args, "peer", e.Key)
+	}
+	if e.Detail != "" {
+		args = append(args, "reason", e.Detail)
+	}
+	switch e.Name {
+	case "source_connected", "origin_reopened":
+		log.Info(e.Name, args...)
+	default:
+		log.Warn(e.Name, args...)
+	}
+}
+
+// close ends every lane. It waits for them.
+func (s *sources) close() {
+	s.mu.Lock()
+	s.closed = true
+	groups := make([]*sourceGroup, 0, len(s.groups))
+	for _, g := range s.groups {
+		groups = append(groups, g)
+	}
+	s.rows, s.groups = map[rowKey]*sourceRow{}, map[groupKey]*sourceGroup{}
+	s.mu.Unlock()
+	var wg sync.WaitGroup
+	for _, g := range groups {
+		wg.Go(func() {
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			s.end(g)
+		})
+	}
+	wg.Wait()
+}

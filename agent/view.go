@@ -1,0 +1,228 @@
+package agent
+
+import (
+	"cmp"
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mxl-stack/mxl-fabrics-agent/agent/config"
+	"github.com/mxl-stack/mxl-fabrics-agent/agent/httpapi"
+	"github.com/mxl-stack/mxl-fabrics-agent/fabrics"
+	"github.com/mxl-stack/mxl-fabrics-agent/metrics"
+	"github.com/mxl-stack/mxl-fabrics-agent/mirror"
+	"github.com/mxl-stack/mxl-fabrics-agent/mxl"
+)
+
+// passView is what one pass left for the API. It is never changed.
+type passView struct {
+	plan    plan
+	mirrors []mirror.DomainView
+	origins map[mirror.Key]originFact
+}
+
+// originFact is what the lag of a mirror flow needs of its origin.
+type originFact struct {
+	Rate       mxl.Rational
+	Continuous bool
+	Active     bool
+}
+
+// viewOfPass hands the newest passView to the API.
+type viewOfPass struct{ p atomic.Pointer[passView] }
+
+func (v *viewOfPass) load() *passView {
+	if p := v.p.Load(); p != nil {
+		return p
+	}
+	return &passView{}
+}
+
+// lagFacts is what the lag of a pull's mirror follows from.
+func (v *passView) lagFacts(d *destinationView) lagFacts {
+	o := v.origins[d.Key.mirror()]
+	return lagFacts{
+		Rate: o.Rate, Continuous: o.Continuous, BatchSamples: d.BatchSamples, MirrorHead: d.Head, HasGrain: d.HasHead,
+		OriginActive: o.Active, HeadMovedAt: d.HeadMovedAt, OriginSilent: d.OriginSilent,
+	}
+}
+
+// lastSaid remembers what was last published about a subject, so that repeats
+// are not events.
+type lastSaid struct {
+	mu   sync.Mutex
+	said map[string]string
+}
+
+func (l *lastSaid) differs(subject string, value any) bool {
+	text, err := json.Marshal(value)
+	if err != nil {
+		return true
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.said == nil {
+		l.said = map[string]string{}
+	}
+	if l.said[subject] == string(text) {
+		return false
+	}
+	l.said[subject] = string(text)
+	return true
+}
+
+// publish leaves the outcome of a pass for the API, the metrics and the event
+// stream.
+func (a *Agent) publish(cfg *config.Config, facts passFacts, p plan) {
+	view := &passView{plan: p, mirrors: mirror.ViewMirrors(p.Facts, p.Outcome), origins: make(map[mirror.Key]originFact, len(p.Offers))}
+	for k, o := range p.Offers {
+		view.origins[k] = originFact{
+			Rate:       mxl.Rational{Numerator: o.Flow.GrainRate.Numerator, Denominator: o.Flow.GrainRate.Denominator},
+			Continuous: o.Flow.Continuous(), Active: o.Flow.Active,
+		}
+	}
+	a.view.p.Store(view)
+	a.publishEvents(facts)
+	a.timing.measure("metrics", func() { a.page.Set(a.metricsOf(cfg, facts, view)) })
+}
+
+func (a *Agent) publishEvents(facts passFacts) {
+	revision := a.scanner.Snapshot().Revision
+	if a.announced.differs("inventory", revision) {
+		a.log.Debug("inventory_changed", "revision", revision)
+		a.hub.Publish(httpapi.EventInventory, "", revision)
+	}
+	for i := range facts.Peers {
+		row := rowOfPeer(&facts.Peers[i])
+		if a.announced.differs("peer/"+row.HostID, row) {
+			a.hub.Publish(httpapi.EventPeer, row.HostID, row)
+		}
+	}
+}
+
+func (a *Agent) getMetrics(w http.ResponseWriter, r *http.Request) { a.page.ServeHTTP(w, r) }
+
+func (a *Agent) sourceEnded(g groupKey, id string, st fabrics.SourceStats) {
+	continuous := false
+	for _, l := range sourceLanes(id, g.Flow.String(), g.Provider, continuous, st) {
+		a.page.Retire(l)
+	}
+}
+
+func (a *Agent) targetEnded(key pullKey, lane string, provider fabrics.Provider, continuous bool, st fabrics.TargetStats) {
+	a.page.Retire(laneOf(lane, key.Flow.String(), provider, continuous, st.Timing))
+}
+
+// metricsOf is the state the metrics page shows until the next pass.
+func (a *Agent) metricsOf(cfg *config.Config, facts passFacts, view *passView) metrics.Snapshot {
+	snapshot := a.scanner.Snapshot()
+	observed := a.observed()
+	s := metrics.Snapshot{
+		PerFlow: cfg.MetricsPerFlow, HostID: cfg.HostID, Version: Version, MXLVersion: MXLVersion, LibfabricVersion: fabrics.Version(),
+		TAIOffset: a.tai, OriginConflicts: len(view.plan.Demand.Conflicts), RegistryUp: observed.RegistryUp, NMOSPollErrors: observed.PollErrors,
+		Demand: map[string]int{}, RequestedRetries: cfg.FabricRetryCount, MirrorDomains: map[string]int{},
+	}
+	if cfg.FabricACKTimeout > 0 {
+		s.RequestedACKTimeout = 4096 * time.Nanosecond << cfg.FabricACKTimeout
+	}
+	countDomains(&s, &snapshot)
+	var fs unix.Statfs_t
+	if unix.Statfs(cfg.ScanPath, &fs) == nil {
+		s.TmpfsFree, s.TmpfsSize = fs.Bavail*uint64(fs.Bsize), fs.Blocks*uint64(fs.Bsize)
+	}
+	for i := range facts.Peers {
+		p := &facts.Peers[i]
+		s.Peers = append(s.Peers, metrics.Peer{HostID: p.HostID, Interface: p.Link.Interface, Up: p.Up && p.Link.Up})
+	}
+	for _, d := range view.plan.Demand.Receivers {
+		s.Demand[string(d.State)]++
+	}
+	a.timing.measure("lanes", func() { a.laneMetrics(&s, view) })
+	for _, m := range view.mirrors {
+		if m.OnDisk {
+			s.MirrorDomains[string(m.State)]++
+		}
+		for _, f := range m.Flows {
+			row := metrics.Mirror{DomainID: m.DomainID, FlowID: f.FlowID, Peer: m.Origin.HostID, State: string(f.Health.State), Rebuilds: uint64(f.Health.Rebuilds)}
+			if f.Health.LastGrainAgeMS != nil {
+				age := time.Duration(*f.Health.LastGrainAgeMS) * time.Millisecond
+				row.LastGrainAge = &age
+			}
+			s.Mirrors = append(s.Mirrors, row)
+		}
+	}
+	return s
+}
+
+func countDomains(s *metrics.Snapshot, snapshot *mxl.Snapshot) {
+	for i := range snapshot.Domains {
+		d := &snapshot.Domains[i]
+		switch d.Class {
+		case mxl.DomainMirror:
+			s.DomainsMirror++
+		case mxl.DomainConflict:
+			s.DomainsConflict++
+		default:
+			s.DomainsLocal++
+			for j := range d.Flows {
+				if d.Flows[j].Active {
+					s.FlowsActive++
+				} else {
+					s.FlowsInactive++
+				}
+			}
+		}
+	}
+}
+
+// laneMetrics copies what the lanes have counted; a scrape reads this copy.
+func (a *Agent) laneMetrics(s *metrics.Snapshot, view *passView) {
+	lanes := map[string]bool{}
+	for _, v := range a.sources.list() {
+		row := sourceRowView(v)
+		s.Replications = append(s.Replications, metrics.Replication{
+			FlowID: row.FlowID, Peer: row.Peer, Role: row.Role, Provider: row.Provider, State: row.State,
+			Grains: row.Grains, Bytes: row.Bytes, Errors: row.Errors, OriginGaps: row.OriginGaps,
+		})
+		if !lanes[v.LaneKey] {
+			lanes[v.LaneKey] = true
+			s.Lanes = append(s.Lanes, sourceLanes(v.LaneKey, row.FlowID, fabrics.Provider(v.Provider), v.Continuous, v.Stats)...)
+		}
+	}
+	tai := mxl.Now()
+	for _, p := range a.pullIndex.all() {
+		v := p.seen.Load()
+		row := destinationRow(v, view.lagFacts(v), tai)
+		s.Replications = append(s.Replications, metrics.Replication{
+			FlowID: row.FlowID, Peer: row.Peer, Role: row.Role, Provider: row.Provider, State: row.State,
+			Grains: row.Grains, Bytes: row.Bytes, Errors: row.Errors, Restarts: row.Restarts,
+			LagGrains: row.LagGrains, LagMS: row.LagMS, QueueDepth: completionQueueDepth,
+		})
+		if v.HasLane {
+			s.Lanes = append(s.Lanes, laneOf(v.LaneKey, row.FlowID, v.Provider, v.Continuous, v.Stats.Timing))
+		}
+	}
+}
+
+// completionQueueDepth is the depth of a target's completion queue, as the
+// original's (agent API reference §16.3).
+const completionQueueDepth = 256
+
+func sortRows(rows []replicationRow) {
+	slices.SortFunc(rows, func(a, b replicationRow) int {
+		return cmp.Or(cmp.Compare(a.Role, b.Role), cmp.Compare(a.FlowID, b.FlowID), cmp.Compare(a.Peer, b.Peer), cmp.Compare(a.ReplicationID, b.ReplicationID))
+	})
+}
+
+func quoted(s string) string {
+	if len(s) > 80 {
+		s = s[:80] + "…"
+	}
+	return strconv.Quote(s)
+}

@@ -1,0 +1,97 @@
+// Command mxl-fabrics-agent mirrors MXL flows between hosts. Its settings are
+// environment variables; it takes no arguments.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mxl-stack/mxl-fabrics-agent/agent"
+	"github.com/mxl-stack/mxl-fabrics-agent/agent/config"
+	"github.com/mxl-stack/mxl-fabrics-agent/agent/logging"
+)
+
+// Exit codes (contract, "Exit codes").
+const (
+	exitUnavailable   = 75
+	exitConfiguration = 78
+	exitSignal        = 143
+)
+
+func main() { os.Exit(run()) }
+
+func run() int {
+	store, err := config.Load(config.Machine{})
+	if err != nil {
+		return invalid(err)
+	}
+	cfg := store.Config()
+	log := slog.New(logging.NewHandler(os.Stdout, cfg.LogLevel))
+	for _, w := range store.Warnings() {
+		attrs := make([]any, 0, 2*len(w.Fields))
+		for k, v := range w.Fields {
+			attrs = append(attrs, k, v)
+		}
+		log.Warn(w.Event, attrs...)
+	}
+	if err := cfg.CheckScanPath(); err != nil {
+		log.Error("mxl_root_missing", "path", cfg.ScanPath)
+		return invalid(err)
+	}
+	a, err := agent.New(store, log)
+	if err == nil {
+		err = a.Listen()
+	}
+	var setting *config.Error
+	switch {
+	case errors.As(err, &setting):
+		return invalid(err)
+	case err != nil:
+		return fatal(err)
+	}
+
+	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT)
+	defer stop()
+	go func() {
+		<-ctx.Done()
+		// A second signal does not wait for an orderly end, and neither does
+		// the budget.
+		stop()
+		time.Sleep(cfg.ShutdownTimeout.Duration())
+		log.Error("shutdown_timeout", "seconds", int(cfg.ShutdownTimeout.Duration()/time.Second))
+		os.Exit(exitSignal)
+	}()
+	if err := a.Run(ctx); err != nil {
+		return fatal(err)
+	}
+	if ctx.Err() != nil {
+		return exitSignal
+	}
+	return 0
+}
+
+// invalid reports a setting that cannot be used, on one line of stderr.
+func invalid(err error) int {
+	if werr := config.WriteInvalid(os.Stderr, err); werr != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
+	return exitConfiguration
+}
+
+// fatal reports a start that failed for another reason.
+func fatal(err error) int {
+	line, merr := json.Marshal(map[string]string{"level": "error", "event": "fatal", "error": err.Error()})
+	if merr != nil {
+		line = []byte(err.Error())
+	}
+	fmt.Fprintln(os.Stderr, string(line))
+	return exitUnavailable
+}
