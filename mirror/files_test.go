@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -87,4 +88,23 @@ func lockShared(t testing.TB, path string) (unlock func()) {
 func recorder() (*slog.Logger, *bytes.Buffer) {
 	var b bytes.Buffer
 	return slog.New(slog.NewJSONHandler(&b, nil)), &b
+}
+
+func rename(t testing.TB, from, to string) {
+	t.Helper()
+	if err := os.Rename(from, to); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// hookOnce runs something the second time a clock is read, which is when a scan
+// is over.
+func hookOnce(now func() time.Time, hook func()) func() time.Time {
+	n := 0
+	return func() time.Time {
+		if n++; n == 2 {
+			hook()
+		}
+		return now()
+	}
 }

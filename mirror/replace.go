@@ -57,25 +57,26 @@ func (r *Room) ReplaceFlow(ctx context.Context, o Origin) (Rebuilt, error) {
 		return Rebuilt{}, err
 	}
 	defer r.leave(o.Key)
+	// What is held and not on disk any more is let go of; what is there instead
+	// may be the right flow.
+	var done Rebuilt
+	if old := r.lost(o.Key); old != nil {
+		done.OldInode = old.Inode
+		if err := closeAll(r.take(o.Key)); err != nil {
+			return done, err
+		}
+		if again, err := r.makeAgain(o, done); err == nil {
+			return again, nil
+		}
+	}
 	d, err := r.openOwn(o.Key)
 	if errors.Is(err, ErrNotMirror) {
-		return r.makeAgain(o, Rebuilt{})
+		return r.makeAgain(o, done)
 	}
 	if err != nil {
-		return Rebuilt{}, err
+		return done, err
 	}
 	defer d.close()
-	if old := r.lost(o.Key); old != nil {
-		if err := closeAll(r.take(o.Key)); err != nil {
-			return Rebuilt{}, err
-		}
-		r.making.Lock()
-		flow, _, err := r.ensure(o)
-		r.making.Unlock()
-		if err == nil {
-			return Rebuilt{Flow: flow, OldInode: old.Inode}, nil
-		}
-	}
 	return r.replace(ctx, d, o, OriginConfigChanged)
 }
 
