@@ -6,7 +6,7 @@ FUZZTIME ?= 60s
 DURATION ?= 60s
 RACE ?= 1
 
-.PHONY: all build deps demo test check integration bench fuzz soak clean
+.PHONY: all build deps demo test check integration bench fuzz soak activation clean
 
 all: build
 
@@ -44,6 +44,10 @@ fuzz: deps
 # Video, audio and data through two agents for DURATION, every byte verified.
 soak: build
 	$(GO) run ./tests/soak -duration "$(DURATION)"
+
+# Activation to first readable grain, with subscriptions and without.
+activation: build
+	$(GO) run ./tests/activation
 
 clean:
 	rm -rf build

@@ -72,7 +72,7 @@ func demo(ctx context.Context) error {
 		fmt.Printf("A media function on %s writes %s.\n", m.A.HostID, s.what)
 	}
 	for i, s := range all {
-		if err := m.Connect(i, s.Flow); err != nil {
+		if err := m.Connect(ctx, i, s.Flow); err != nil {
 			return err
 		}
 	}

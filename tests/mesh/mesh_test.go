@@ -105,3 +105,19 @@ func TestAgentsKnowEachOther(t *testing.T) {
 		t.Errorf("%d receivers", len(m.NMOS.Receivers()))
 	}
 }
+
+// Connect is a real PATCH that the stand-in's receiver obeys.
+func TestConnect(t *testing.T) {
+	m, err := New(Options{Binaries: "/nowhere", Logs: t.TempDir(), Receivers: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	good := Flow{DomainID: "5f4c1d2e-7a3b-4c6d-9e8f-0a1b2c3d4e01", ID: "0d9f6c3a-2b71-4f5e-8a64-1c2d3e4f5d01"}
+	if err := m.Connect(t.Context(), 1, good); err != nil {
+		t.Error(err)
+	}
+	if err := m.Connect(t.Context(), 1, Flow{DomainID: "not an id"}); err == nil {
+		t.Error("a bad id was accepted")
+	}
+}

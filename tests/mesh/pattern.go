@@ -1,13 +1,14 @@
 package mesh
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
+	"net/http"
 	"path/filepath"
 	"time"
-
-	"github.com/mxl-stack/mxl-fabrics-agent/tests/nmosstandin"
 )
 
 // Flow is a flow that mxl-pattern writes on one host and reads on the other.
@@ -66,10 +67,33 @@ func Result[T any](p *Process) (result T, err error) {
 	return result, nil
 }
 
-// Connect points a receiver (by number) at the flow, as a controller does over
-// IS-05.
-func (m *Mesh) Connect(receiver int, f Flow) error {
-	return m.NMOS.Receivers()[receiver].Connect(nmosstandin.Connection{MasterEnable: true, DomainID: f.DomainID, FlowID: f.ID})
+// Connect points a receiver (by number) at the flow over IS-05, as a controller
+// does.
+func (m *Mesh) Connect(ctx context.Context, receiver int, f Flow) error {
+	body, err := json.Marshal(map[string]any{
+		"master_enable":    true,
+		"activation":       map[string]string{"mode": "activate_immediate"},
+		"transport_params": []any{map[string]string{"mxl_domain_id": f.DomainID, "mxl_flow_id": f.ID}},
+	})
+	if err != nil {
+		return err
+	}
+	node := m.NMOS.Nodes()[0]
+	url := node.URL() + "/x-nmos/connection/v1.2/single/receivers/" + node.Receivers()[receiver].ID + "/staged"
+	req, err := http.NewRequestWithContext(ctx, http.MethodPatch, url, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := m.client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if answer, err := io.ReadAll(resp.Body); err != nil || resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("PATCH %s: %s: %s (%v)", url, resp.Status, answer, err)
+	}
+	return nil
 }
 
 // Flowing waits until B shows the flow's replication as active with something

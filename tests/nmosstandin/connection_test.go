@@ -15,7 +15,7 @@ const (
 
 func single(s *StandIn, version string, rest string) string {
 	n := s.Nodes()[0]
-	return n.origin() + connectionRoot + "/" + version + "/single/receivers/" + n.Receivers()[0].ID + rest
+	return n.URL() + connectionRoot + "/" + version + "/single/receivers/" + n.Receivers()[0].ID + rest
 }
 
 // equalButTimes compares two documents after blanking activation times.
@@ -179,7 +179,7 @@ func TestControlMovesVersionAndRegistry(t *testing.T) {
 func TestNodeAPI(t *testing.T) {
 	s := start(t, Options{Nodes: []NodeOptions{{Receivers: 2}}})
 	n := s.Nodes()[0]
-	base := n.origin() + "/x-nmos/node/v1.3"
+	base := n.URL() + "/x-nmos/node/v1.3"
 	var listing, captured []string
 	do(t, http.MethodGet, base+"/", nil).decode(t, &listing)
 	fixture(t, "node/base.json", &captured)

@@ -101,7 +101,7 @@ type NodeAddress struct {
 func (s *StandIn) Addresses() Addresses {
 	a := Addresses{Registry: s.RegistryURL(), Query: s.QueryURL(), Control: s.ControlURL(), Nodes: []NodeAddress{}}
 	for _, n := range s.nodes {
-		entry := NodeAddress{ID: n.ID, URL: n.origin(), Receivers: []string{}}
+		entry := NodeAddress{ID: n.ID, URL: n.URL(), Receivers: []string{}}
 		for _, r := range n.receivers {
 			entry.Receivers = append(entry.Receivers, r.ID)
 		}

@@ -136,7 +136,8 @@ func (n *Node) port() int {
 	return n.server.port()
 }
 
-func (n *Node) origin() string {
+// URL is the origin of the node's Node API and Connection API.
+func (n *Node) URL() string {
 	return "http://" + net.JoinHostPort(n.options.Advertise, strconv.Itoa(n.port()))
 }
 
@@ -159,7 +160,7 @@ func (n *Node) nextVersion(last stamp) stamp {
 func (n *Node) self() map[string]any {
 	return map[string]any{
 		"id": n.ID, "version": n.version.String(), "label": n.options.Label, "description": "", "tags": map[string]any{},
-		"href": n.origin() + n.slash(), "hostname": n.options.Hostname,
+		"href": n.URL() + n.slash(), "hostname": n.options.Hostname,
 		"api": map[string]any{
 			"versions":  []string{"v1.3"},
 			"endpoints": []any{map[string]any{"host": n.options.Advertise, "port": n.port(), "protocol": "http"}},
@@ -175,7 +176,7 @@ func (n *Node) device() map[string]any {
 	for _, version := range n.options.Connection {
 		controls = append(controls, map[string]any{
 			"type": "urn:x-nmos:control:sr-ctrl/" + version,
-			"href": n.origin() + connectionRoot + "/" + version + n.slash(),
+			"href": n.URL() + connectionRoot + "/" + version + n.slash(),
 		})
 	}
 	ids := []string{}

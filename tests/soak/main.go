@@ -72,7 +72,7 @@ func soak(ctx context.Context, duration time.Duration) error {
 		if writers[i], err = m.Write(m.A, s.Flow); err != nil {
 			return err
 		}
-		if err := m.Connect(i, s.Flow); err != nil {
+		if err := m.Connect(ctx, i, s.Flow); err != nil {
 			return err
 		}
 	}
