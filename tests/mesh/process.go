@@ -52,6 +52,7 @@ func startProcess(logs, name string, environment []string, program string, args 
 	p.command.Env = append(os.Environ(), environment...)
 	p.command.Stdout, p.command.Stderr = p.output, log
 	p.command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
+	p.command.WaitDelay = time.Second // for a child of the program that keeps the output open
 	if err := p.command.Start(); err != nil {
 		_ = log.Close()
 		return nil, fmt.Errorf("start %s: %w", name, err)
@@ -97,7 +98,7 @@ func (p *Process) ExitCode() int {
 		}
 		return failed.ExitCode()
 	}
-	if p.result != nil {
+	if p.result != nil && !errors.Is(p.result, exec.ErrWaitDelay) {
 		return -1
 	}
 	return 0
@@ -114,7 +115,7 @@ func (p *Process) Stop(patience time.Duration) int {
 	select {
 	case <-p.done:
 	case <-timer.C:
-		_ = p.command.Process.Kill()
+		_ = syscall.Kill(-p.PID(), syscall.SIGKILL) // its process group
 	}
 	return p.ExitCode()
 }
