@@ -170,6 +170,9 @@ func errorMessage(body []byte) string {
 // schemes, a host, no userinfo, no query.
 func checkHref(href string, schemes ...string) (*url.URL, error) {
 	u, err := url.Parse(href)
+	if at := strings.LastIndexByte(href, '@'); at >= 0 {
+		href = "…" + href[at:] // errors go to logs; passwords do not
+	}
 	if err != nil {
 		return nil, fmt.Errorf("href %q: not a url", clip(href))
 	}
@@ -181,7 +184,7 @@ func checkHref(href string, schemes ...string) (*url.URL, error) {
 	case !known:
 		return nil, fmt.Errorf("href %q: scheme is not %s", clip(href), strings.Join(schemes, " or "))
 	case u.User != nil:
-		return nil, fmt.Errorf("href of host %q: carries userinfo", clip(u.Host))
+		return nil, fmt.Errorf("href %q: carries userinfo", clip(href))
 	case u.Hostname() == "":
 		return nil, fmt.Errorf("href %q: no host", clip(href))
 	case u.RawQuery != "" || u.Fragment != "" || u.Opaque != "":
