@@ -98,9 +98,7 @@ func (n *nmosSide) leave(log *slog.Logger, limit time.Duration) {
 	defer cancel()
 	if err := n.registration.Close(ctx); err != nil {
 		log.Warn("nmos_node_delete", "node_id", n.node.ID(), "error", err)
-		return
 	}
-	log.Info("nmos_node_delete", "node_id", n.node.ID())
 }
 
 func (a *Agent) observerChanges() <-chan struct{} {

@@ -197,6 +197,7 @@ func (a *Agent) steerPulls(ctx context.Context, p plan, facts passFacts, routes 
 	for k, step := range p.Steps {
 		o, offered := p.Offers[k]
 		if step.Pull && offered {
+			delete(a.loop.inactive, k)
 			key := pullKey{Peer: o.Source, Domain: k.DomainID, Flow: k.FlowID}
 			wishes[key] = a.wishFor(key, byHost[o.Source], routes[o.Source], true)
 		}
@@ -236,22 +237,19 @@ func (a *Agent) steerPulls(ctx context.Context, p plan, facts passFacts, routes 
 
 // goesOn says whether a running pull is kept although the plan asks for none:
 // while its source does not answer and a receiver still wants the flow, and
-// while the origin has been without a writer for less than MIRROR_GRACE_S. A
-// writer that restarts finds its connection standing.
+// while the origin has been without a writer, or off the source's list, for less
+// than MIRROR_GRACE_S. A writer that creates its flow again finds the connection
+// standing.
 func (a *Agent) goesOn(key pullKey, p plan, peer *peers.Peer, facts passFacts) bool {
 	k := key.mirror()
 	if peer == nil || !p.Facts.Demand[k] {
 		return false
 	}
-	o, offered := p.Offers[k]
-	switch {
-	case offered && o.Source != key.Peer:
-		return false // another origin was chosen
-	case !peer.Up:
+	if o, offered := p.Offers[k]; offered && (o.Source != key.Peer || o.Flow.Active) {
+		return false // another origin was chosen, or the plan has its reasons
+	}
+	if !peer.Up {
 		return true
-	case !offered || o.Flow.Active:
-		delete(a.loop.inactive, k)
-		return false
 	}
 	since, known := a.loop.inactive[k]
 	if !known {

@@ -467,7 +467,7 @@ func logSourceEvent(log *slog.Logger, g *sourceGroup, e fabrics.SourceEvent) {
 		args = append(args, "reason", e.Detail)
 	}
 	switch e.Name {
-	case "source_connected", "origin_reopened":
+	case "target_connected", "origin_reopened":
 		log.Info(e.Name, args...)
 	default:
 		log.Warn(e.Name, args...)
