@@ -21,29 +21,56 @@ const (
 	// linkRescan is how long a change can go unseen where netlink says
 	// nothing, or is not to be had.
 	linkRescan = time.Second
+	// carrierPoll is how often the carrier of the devices in use is read: the
+	// kernel holds back the message that a carrier went for up to a second
+	// (net/core/link_watch.c), while sysfs tells at once.
+	carrierPoll = 100 * time.Millisecond
 )
 
 // LinkWatch knows the network interfaces of this host and looks again when
 // the kernel reports a change, and once a second in any case. It needs no
 // privileges.
 type LinkWatch struct {
-	// Scan lists the interfaces; ScanInterfaces unless set otherwise.
-	Scan    func() ([]Interface, error)
-	Log     *slog.Logger
+	sysRoot string
+	log     *slog.Logger
 	changed chan struct{}
 	current atomic.Pointer[[]Interface]
+	used    atomic.Pointer[[]Interface] // whose carrier is read often
 }
 
 // NewLinkWatch scans the interfaces once. sysRoot is "/sys".
 func NewLinkWatch(sysRoot string, log *slog.Logger) *LinkWatch {
-	w := &LinkWatch{
-		Scan:    func() ([]Interface, error) { return ScanInterfaces(sysRoot) },
-		Log:     log,
-		changed: make(chan struct{}, 1),
-	}
+	w := &LinkWatch{sysRoot: sysRoot, log: log, changed: make(chan struct{}, 1)}
 	w.current.Store(new([]Interface))
+	w.Use()
 	w.look()
 	return w
+}
+
+// Use names the devices whose carrier matters.
+func (w *LinkWatch) Use(names ...string) {
+	used := make([]Interface, 0, len(names))
+	for _, i := range w.Interfaces() {
+		if slices.Contains(names, i.Name) {
+			used = append(used, i)
+		}
+	}
+	w.used.Store(&used)
+}
+
+// carrierMoved reports whether a used device's carrier is no longer what it
+// was when Use was called.
+func (w *LinkWatch) carrierMoved() bool {
+	for _, i := range *w.used.Load() {
+		text, err := os.ReadFile(filepath.Join(w.sysRoot, "class", "net", i.Name, "carrier"))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // the next scan says what became of it
+		}
+		if now := err == nil && string(bytes.TrimSpace(text)) == "1"; now != i.Carrier {
+			return true
+		}
+	}
+	return false
 }
 
 // Interfaces is the last scan.
@@ -55,11 +82,11 @@ func (w *LinkWatch) Changed() <-chan struct{} { return w.changed }
 
 // look scans and reports whether anything is different.
 func (w *LinkWatch) look() {
-	now, err := w.Scan()
+	now, err := ScanInterfaces(w.sysRoot)
 	if err != nil {
 		// The next scan is a second away, and judging on half a list would
 		// take links down.
-		w.Log.Debug("link_scan_failed", "error", err)
+		w.log.Debug("link_scan_failed", "error", err)
 		return
 	}
 	if slices.EqualFunc(now, w.Interfaces(), sameInterface) {
@@ -82,12 +109,18 @@ func (w *LinkWatch) Run(ctx context.Context) {
 	}()
 	rescan := time.NewTicker(linkRescan)
 	defer rescan.Stop()
+	carriers := time.NewTicker(carrierPoll)
+	defer carriers.Stop()
 	for {
 		changed, ok := false, true
 		select {
 		case <-ctx.Done():
 			return
 		case <-rescan.C:
+		case <-carriers.C:
+			if !w.carrierMoved() {
+				continue
+			}
 		case _, ok = <-links.changes:
 			changed = true
 		case _, ok = <-addrs.changes:
@@ -112,7 +145,7 @@ func (w *LinkWatch) Run(ctx context.Context) {
 func (w *LinkWatch) open(subscribe func() (*feed, error)) *feed {
 	f, err := subscribe()
 	if err != nil {
-		w.Log.Warn("link_watch_unavailable", "error", err, "detail", "links are looked at once a second")
+		w.log.Warn("link_watch_unavailable", "error", err, "detail", "links are looked at once a second")
 		return silentFeed()
 	}
 	return f

@@ -232,8 +232,13 @@ func (t *Table) judgeLinks() {
 	interfaces := t.cfg.Links.Interfaces()
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	var used []string
+	defer func() { t.cfg.Links.Use(used...) }()
 	for id, e := range t.entries {
 		link := LinkOf(cmp.Or(e.peer.LocalFabricAddr, t.cfg.FabricInterface), interfaces)
+		if link.Interface != "" {
+			used = append(used, link.Interface)
+		}
 		if link == e.peer.Link {
 			continue
 		}

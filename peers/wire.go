@@ -22,6 +22,9 @@ type Inventory struct {
 	// Revision starts at 1 with the first finished scan and never goes down
 	// inside one process.
 	Revision uint64 `json:"revision"`
+	// Unusable are directories that look like domains and cannot be used, and
+	// why: for the operator. The original neither sends nor reads it.
+	Unusable []Unusable `json:"unusable,omitempty"`
 
 	// Problems are the records of a received inventory that could not be
 	// used; everything else of it stands.
@@ -34,6 +37,16 @@ type Domain struct {
 	Flows   []Flow          `json:"flows"`
 	Options json.RawMessage `json:"options"` // options.json verbatim, {} without one
 	Path    string          `json:"path"`    // on that host
+
+	// NotReplicable are the flow directories that cannot be mirrored, and why:
+	// for the operator. The original neither sends nor reads it.
+	NotReplicable []Unusable `json:"not_replicable,omitempty"`
+}
+
+// Unusable is a directory of a host that its agent cannot use.
+type Unusable struct {
+	Name   string `json:"name"` // flow directory, or path of a domain
+	Reason string `json:"reason"`
 }
 
 // Flow is one flow of a domain.

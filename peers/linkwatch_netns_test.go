@@ -1,0 +1,114 @@
+package peers
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+)
+
+const inNamespace = "PEERS_TEST_NETNS"
+
+// TestLinkWatchNamespace runs TestLinkWatchEvents in a network namespace of
+// its own, where devices may be made and pulled.
+func TestLinkWatchNamespace(t *testing.T) {
+	if os.Getenv(inNamespace) != "" {
+		t.Skip("already inside")
+	}
+	cmd := exec.Command(os.Args[0], "-test.run=^TestLinkWatchEvents$", "-test.v")
+	cmd.Env = append(os.Environ(), inNamespace+"=1")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS}
+	if os.Getuid() != 0 {
+		cmd.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER
+		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}}
+		cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}}
+	}
+	out, err := cmd.CombinedOutput()
+	if _, ran := err.(*exec.ExitError); err != nil && !ran {
+		t.Skipf("no network namespace to be had here: %v", err)
+	}
+	if err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+	t.Logf("%s", out)
+}
+
+// TestLinkWatchEvents pulls and plugs a veth pair and takes its address away:
+// each change is seen by netlink, long before the next rescan, or within the
+// 200 ms that a link may take to be reported.
+func TestLinkWatchEvents(t *testing.T) {
+	if os.Getenv(inNamespace) == "" {
+		t.Skip("runs inside TestLinkWatchNamespace")
+	}
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(netlink.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "e1"}, PeerName: "e2"}))
+	e1, err := netlink.LinkByName("e1")
+	must(err)
+	e2, err := netlink.LinkByName("e2")
+	must(err)
+	address := &netlink.Addr{IPNet: &net.IPNet{IP: net.IPv4(192, 0, 2, 1), Mask: net.CIDRMask(24, 32)}}
+	must(netlink.AddrAdd(e1, address))
+	must(netlink.LinkSetUp(e1))
+	must(netlink.LinkSetUp(e2))
+
+	// sysfs shows the namespace it was mounted in, so it takes one of its own.
+	sys := t.TempDir()
+	must(syscall.Mount("none", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""))
+	must(syscall.Mount("sysfs", sys, "sysfs", 0, ""))
+	defer func() { must(syscall.Unmount(sys, 0)) }()
+	w := NewLinkWatch(sys, slog.New(slog.NewTextHandler(io.Discard, nil)))
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		w.Run(ctx)
+	}()
+	defer func() {
+		cancel()
+		<-done
+	}()
+	w.Use("e1")
+	until := func(what string, want bool) {
+		t.Helper()
+		begun := time.Now()
+		deadline := time.After(5 * time.Second)
+		for LinkOf("192.0.2.1", w.Interfaces()).Up != want {
+			select {
+			case <-w.Changed():
+				w.Use("e1")
+			case <-deadline:
+				t.Fatalf("%s is not seen: %+v", what, w.Interfaces())
+			}
+		}
+		took := time.Since(begun)
+		t.Logf("%s: seen after %v", what, took)
+		if took > 200*time.Millisecond {
+			t.Errorf("%s: seen after %v", what, took)
+		}
+	}
+	deadline := time.Now().Add(5 * time.Second)
+	for !LinkOf("192.0.2.1", w.Interfaces()).Up && time.Now().Before(deadline) {
+		<-w.Changed()
+		w.Use("e1")
+	}
+	must(netlink.LinkSetDown(e2))
+	until("far end down", false)
+	must(netlink.LinkSetUp(e2))
+	until("far end up", true)
+	must(netlink.AddrDel(e1, address))
+	until("address gone", false)
+	must(netlink.AddrAdd(e1, address))
+	until("address back", true)
+}
