@@ -48,6 +48,7 @@ type Scanner struct {
 	changed   chan struct{}
 	wanted    chan struct{}
 	published atomic.Pointer[Snapshot]
+	heads     headFiles
 
 	// Replaced in tests of the inotify limits.
 	openWatcher func() (*fsnotify.Watcher, error)
@@ -107,6 +108,7 @@ func (s *Scanner) Run(ctx context.Context) error {
 		return fmt.Errorf("mxl: scanner: %w", err)
 	}
 	defer st.close()
+	defer s.heads.close()
 	st.missingGrace = scanMissingGrace
 	watch := newScanWatch(s.cfg.Root, s.openWatcher, s.addWatch)
 	defer watch.close()
@@ -202,6 +204,7 @@ func (s *Scanner) publish(st *scanState, notice string) {
 	if !same {
 		next.Revision++
 	}
+	s.heads.keep(st.root, &next)
 	s.published.Store(&next)
 	if same {
 		return

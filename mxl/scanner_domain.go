@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -26,10 +25,7 @@ const (
 	// maxDomainID is the longest domain id in bytes: mirror-<id> is a directory name (at most 255).
 	maxDomainID = 200
 
-	domainDefFile = "domain_def.json"
-	optionsFile   = "options.json"
-	historyOption = "urn:x-mxl:option:history_duration/v1.0"
-	mirrorMarker  = "x-mxl-fabrics-agent"
+	mirrorMarker = "x-mxl-fabrics-agent"
 )
 
 // knownDomain is what the scanner keeps of a subdirectory of the root from one scan to the next.
@@ -88,20 +84,17 @@ func jsonText(raw json.RawMessage) string {
 	return s
 }
 
-// parseDomainOptions returns options.json for the inventory and the history in ns (MXL format reference §1.2).
+// parseDomainOptions returns options.json for the inventory, {} when it is no object, and the history in ns.
 func parseDomainOptions(text []byte) (json.RawMessage, uint64, error) {
+	history, err := ParseDomainOptions(text)
+	if err != nil {
+		err = fmt.Errorf("%w: the default history is in force", err)
+	}
 	var members map[string]json.RawMessage
-	if err := json.Unmarshal(text, &members); err != nil || members == nil {
-		return json.RawMessage("{}"), DefaultHistoryNS, errors.New("not a JSON object: the default history is in force")
+	if json.Unmarshal(text, &members) != nil || members == nil {
+		text = []byte("{}")
 	}
-	var history float64
-	if raw, ok := members[historyOption]; !ok || json.Unmarshal(raw, &history) != nil || string(raw) == "null" {
-		return text, DefaultHistoryNS, nil
-	}
-	if history < 0 || history >= math.MaxUint64 {
-		return text, DefaultHistoryNS, fmt.Errorf("%s is %v ns: the default history is in force", historyOption, history)
-	}
-	return text, uint64(history), nil
+	return text, history, err
 }
 
 // examineDomain brings k, which may be new, up to date with the directory name; gone says that there is no such
@@ -111,8 +104,11 @@ func (s *scan) examineDomain(name string, k *knownDomain) (gone bool, err error)
 	switch {
 	case scanTransient(err):
 		return false, err
-	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR):
+	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR) && !s.root.isLink(name):
 		return true, nil
+	case errors.Is(err, unix.ENOTDIR):
+		*k = knownDomain{problem: errScanLink.Error()}
+		return false, nil
 	case err != nil:
 		*k = knownDomain{problem: reasonText(err)}
 		return false, nil
@@ -143,14 +139,14 @@ func (s *scan) contents(name string, dir *os.File, k *knownDomain) error {
 // identity reads domain_def.json when it changed.
 func (s *scan) identity(name string, fd int, k *knownDomain) error {
 	var st unix.Stat_t
-	switch err := unix.Fstatat(fd, domainDefFile, &st, unix.AT_SYMLINK_NOFOLLOW); {
+	switch err := unix.Fstatat(fd, nameDomainDef, &st, unix.AT_SYMLINK_NOFOLLOW); {
 	case err == unix.ENOENT:
 		*k = knownDomain{id: k.id, flows: map[string]*knownFlow{}}
 		return nil
 	case err == nil && scanStampOf(&st) == k.defStamp:
 		return nil
 	}
-	text, stamp, err := s.root.read(filepath.Join(name, domainDefFile), scanDefinitionLimit)
+	text, stamp, err := s.root.read(filepath.Join(name, nameDomainDef), scanDefinitionLimit)
 	if scanTransient(err) {
 		return err
 	}
@@ -162,7 +158,7 @@ func (s *scan) identity(name string, fd int, k *knownDomain) error {
 		if k.defined && s.now.Sub(time.Unix(stamp.mtime.Unix())) < scanRewriteGrace {
 			return nil // the stamp stays old: the next scan looks again
 		}
-		*k = knownDomain{id: k.id, defStamp: stamp, problem: domainDefFile + ": " + reasonText(err), flows: map[string]*knownFlow{}}
+		*k = knownDomain{id: k.id, defStamp: stamp, problem: nameDomainDef + ": " + reasonText(err), flows: map[string]*knownFlow{}}
 		return nil
 	}
 	k.defStamp, k.defined, k.problem = stamp, true, ""
@@ -177,7 +173,7 @@ func (s *scan) identity(name string, fd int, k *knownDomain) error {
 // options reads options.json when it changed.
 func (s *scan) options(name string, fd int, k *knownDomain) error {
 	var st unix.Stat_t
-	err := unix.Fstatat(fd, optionsFile, &st, unix.AT_SYMLINK_NOFOLLOW)
+	err := unix.Fstatat(fd, nameOptions, &st, unix.AT_SYMLINK_NOFOLLOW)
 	if err == nil && k.record.Options != nil && scanStampOf(&st) == k.optionsStamp {
 		return nil
 	}
@@ -186,7 +182,7 @@ func (s *scan) options(name string, fd int, k *knownDomain) error {
 		k.record.Options, k.record.HistoryNS = json.RawMessage("{}"), DefaultHistoryNS
 		return nil
 	}
-	text, stamp, err := s.root.read(filepath.Join(name, optionsFile), scanDefinitionLimit)
+	text, stamp, err := s.root.read(filepath.Join(name, nameOptions), scanDefinitionLimit)
 	if scanTransient(err) {
 		return err
 	}
@@ -210,7 +206,7 @@ func (s *scan) flowsOf(name string, dir *os.File, k *knownDomain) error {
 	}
 	k.notes = k.notes[:0:0]
 	if k.optionsNote != "" {
-		k.notes = append(k.notes, ScanProblem{filepath.Join(s.path, name, optionsFile), k.optionsNote})
+		k.notes = append(k.notes, ScanProblem{filepath.Join(s.path, name, nameOptions), k.optionsNote})
 	}
 	if err != nil {
 		k.notes = append(k.notes, ScanProblem{filepath.Join(s.path, name), reasonText(err)})

@@ -1,7 +1,6 @@
 package mxl
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -20,8 +19,6 @@ const (
 	// scanInspectEvery is how often the ring files of a known flow are looked at again. A new flow, a new inode and a
 	// flow with a reason are looked at in every scan.
 	scanInspectEvery = 30 * time.Second
-	// scanHeaderSize is the length of data: header and state (MXL format reference §4.1).
-	scanHeaderSize = 2064
 	// scanLiveSeconds is how far the head of a live flow may be from TAI (interface reference §11).
 	scanLiveSeconds = 5
 )
@@ -50,7 +47,7 @@ type flowFacts struct {
 	idReason   string
 	def        *FlowDef
 	defReason  string // definition missing, unreadable or invalid
-	header     []byte // of data, scanHeaderSize bytes
+	header     []byte // of data, dataFileSize bytes
 	headReason string // data missing, short, not a file
 	inode      uint64 // of data
 	ringReason string // ring files missing or short; "" also when not looked at
@@ -68,28 +65,20 @@ func flowReason(f flowFacts) string {
 	case f.headReason != "":
 		return f.headReason
 	}
-	h := decodeScanHeader(f.header)
+	h, err := decodeFlowInfo(f.header)
 	switch {
-	case h.Version != 1:
-		return fmt.Sprintf("data: version %d, only 1 is known", h.Version)
-	case h.Size != 2048:
-		return fmt.Sprintf("data: header size %d, want 2048", h.Size)
+	case err != nil:
+		return reasonText(err)
 	case h.ID != f.id:
 		return fmt.Sprintf("data is that of flow %s", h.ID)
 	case h.Format != f.def.Format:
 		return fmt.Sprintf("data holds format %s, flow_def.json says %s", h.Format, f.def.Format)
-	case !h.Rate.Valid():
-		return fmt.Sprintf("data: rate %s", h.Rate)
 	case h.Rate.Reduced() != f.def.Rate.Reduced():
 		return fmt.Sprintf("data holds rate %s, flow_def.json says %s", h.Rate, f.def.Rate)
 	case h.PayloadLocation != HostMemory:
 		return fmt.Sprintf("payload is not in host memory (location %d, device %d)", h.PayloadLocation, h.DeviceIndex)
-	case h.Format.Discrete() && h.GrainCount == 0:
-		return "data: ring of 0 grains"
 	case h.Format.Discrete() && h.SliceSizes != f.def.SliceSizes():
 		return fmt.Sprintf("data holds slices of %v bytes, flow_def.json gives %v", h.SliceSizes, f.def.SliceSizes())
-	case h.Format.Continuous() && (h.ChannelCount == 0 || h.BufferLength == 0):
-		return fmt.Sprintf("data: ring of %d channels and %d samples", h.ChannelCount, h.BufferLength)
 	case h.Format.Continuous() && int64(h.ChannelCount) != int64(f.def.ChannelCount):
 		return fmt.Sprintf("data holds %d channels, flow_def.json says %d", h.ChannelCount, f.def.ChannelCount)
 	case h.StoredInode != f.inode:
@@ -97,26 +86,6 @@ func flowReason(f flowFacts) string {
 		return fmt.Sprintf("data says inode %d but is inode %d: a copied flow", h.StoredInode, f.inode)
 	}
 	return f.ringReason
-}
-
-// decodeScanHeader decodes data; b has at least scanHeaderSize bytes.
-func decodeScanHeader(b []byte) FlowInfo {
-	le := binary.LittleEndian
-	h := FlowInfo{
-		Version: le.Uint32(b), Size: le.Uint32(b[4:]), ID: uuid.UUID(b[8:24]), Format: Format(le.Uint32(b[24:])),
-		Rate:            Rational{int64(le.Uint64(b[32:])), int64(le.Uint64(b[40:]))},
-		PayloadLocation: PayloadLocation(le.Uint32(b[56:])), DeviceIndex: int32(le.Uint32(b[60:])),
-		HeadIndex: le.Uint64(b[200:]), StoredInode: le.Uint64(b[2048:]),
-	}
-	if h.Format.Discrete() {
-		for i := range h.SliceSizes {
-			h.SliceSizes[i] = le.Uint32(b[136+4*i:])
-		}
-		h.GrainCount = le.Uint32(b[152:])
-	} else {
-		h.ChannelCount, h.BufferLength = le.Uint32(b[136:]), le.Uint32(b[140:])
-	}
-	return h
 }
 
 // headLive says whether a head is within 5 s of now (TAI ns) at a rate. 0 and 2^64-1 are no heads.
@@ -206,11 +175,11 @@ func (s *flowScan) examine(name string, k *knownFlow) error {
 // definition reads flow_def.json when it changed.
 func (s *flowScan) definition(flow string, k *knownFlow, rec *FlowRecord) error {
 	var st unix.Stat_t
-	name := filepath.Join(rec.Directory, "flow_def.json")
+	name := filepath.Join(rec.Directory, nameFlowDef)
 	if err := unix.Fstatat(s.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW); err == nil && scanStampOf(&st) == k.defStamp {
 		return nil
 	}
-	text, stamp, err := s.root.read(filepath.Join(flow, "flow_def.json"), scanDefinitionLimit)
+	text, stamp, err := s.root.read(filepath.Join(flow, nameFlowDef), scanDefinitionLimit)
 	if scanTransient(err) {
 		return err
 	}
@@ -236,7 +205,7 @@ type flowData struct {
 // data reads the header and asks for the lock. wasActive and head are those of the scan before.
 func (s *flowScan) data(flow string, wasActive bool, head uint64) (flowData, error) {
 	var d flowData
-	fd, err := s.root.open(filepath.Join(flow, "data"), unix.O_RDONLY)
+	fd, err := s.root.open(filepath.Join(flow, nameData), unix.O_RDONLY)
 	if err != nil {
 		return d, scanPlain(err)
 	}
@@ -252,18 +221,18 @@ func (s *flowScan) data(flow string, wasActive bool, head uint64) (flowData, err
 	if d.active, err = s.held(fd); err != nil {
 		return d, fmt.Errorf("flock: %w", err)
 	}
-	b := make([]byte, scanHeaderSize)
+	b := make([]byte, dataFileSize)
 	n, err := unix.Pread(fd, b, 0)
 	if err != nil {
 		return d, err
 	}
-	if n < scanHeaderSize {
-		return d, fmt.Errorf("%d bytes, want %d", st.Size, scanHeaderSize)
+	if n < dataFileSize {
+		return d, fmt.Errorf("%d bytes, want %d", st.Size, dataFileSize)
 	}
 	d.header = b
 	for range 3 {
 		// Another scanner or a collector may hold the lock for microseconds just now. Whoever moved the head is a writer.
-		if !d.active || wasActive || binary.LittleEndian.Uint64(b[200:]) != head {
+		if !d.active || wasActive || le.Uint64(b[offHeadIndex:]) != head {
 			break
 		}
 		s.pause()
@@ -303,16 +272,13 @@ func fillRecord(rec *FlowRecord, header []byte, history, tai uint64) {
 	if header == nil {
 		return
 	}
-	h := decodeScanHeader(header)
-	if h.Version != 1 {
+	h, err := decodeFlowInfo(header)
+	if err != nil {
 		return
 	}
 	rec.HeadIndex = h.HeadIndex
 	rec.Live = rec.Active && headLive(h.HeadIndex, h.Rate, tai)
-	if h.Format.Discrete() && h.GrainCount != 0 {
-		rec.RingDepth = uint64(h.GrainCount)
-	}
-	if h.Format.Continuous() && h.BufferLength != 0 {
+	if rec.RingDepth = uint64(h.GrainCount); h.Format.Continuous() {
 		rec.RingDepth = uint64(h.BufferLength)
 	}
 }

@@ -1,9 +1,9 @@
 package mxl
 
 import (
-	"encoding/binary"
 	"path/filepath"
 	"slices"
+	"sync"
 
 	"golang.org/x/sys/unix"
 )
@@ -14,31 +14,82 @@ type HeadIndex struct {
 	Live  bool // the flow was active at the scan and the head is within 5 s of now
 }
 
-// HeadIndexes reads the heads of the flows in the newest snapshot whose header could be read, of the given classes
-// (none: all), from their files: about 4 µs a flow. Flows that vanished are left out. Live is judged at now (TAI ns).
-//
-// The files are opened for the moment and not mapped: a mapping would look like a reader to whoever cleans up, and a
-// descriptor would keep a deleted ring's memory.
-func (s *Scanner) HeadIndexes(now uint64, classes ...DomainClass) map[FlowKey]HeadIndex {
-	snap := s.published.Load()
-	if snap == nil {
-		return nil
-	}
-	root, err := openScanRoot(s.cfg.Root)
-	if err != nil {
-		return nil
-	}
-	defer root.close()
-	return headsOf(root, snap, now, classes)
+// scanHeadFiles is how many data files are kept open for HeadIndexes; those of more flows are opened at every call.
+const scanHeadFiles = 1024
+
+// headFiles holds the data files of the flows in the newest snapshot open, so that reading a head is one system call.
+// They are not mapped: a mapping would look like a reader to whoever cleans up. Of a deleted flow the descriptor keeps
+// one page, not the ring, until the scanner has seen that it went.
+type headFiles struct {
+	mu   sync.RWMutex
+	root *scanRoot // the scanner's; nil while the root is gone
+	open map[FlowKey]headFile
 }
 
-func headsOf(root *scanRoot, snap *Snapshot, now uint64, classes []DomainClass) map[FlowKey]HeadIndex {
+type headFile struct {
+	fd int
+	id scanFileID
+}
+
+// keep opens and closes what has to be for a snapshot. It runs on the scanner's goroutine, root is its own.
+func (h *headFiles) keep(root *scanRoot, snap *Snapshot) {
+	wanted := map[FlowKey]scanFileID{}
+	if root != nil {
+		for i := range snap.Domains {
+			d := &snap.Domains[i]
+			for j := range d.Flows {
+				if f := &d.Flows[j]; f.Inode != 0 && len(wanted) < scanHeadFiles {
+					wanted[d.Key(f)] = scanFileID{f.Device, f.Inode}
+				}
+			}
+		}
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.root = root
+	for key, f := range h.open {
+		if wanted[key] != f.id {
+			unix.Close(f.fd)
+			delete(h.open, key)
+		}
+	}
+	for key, id := range wanted {
+		if _, ok := h.open[key]; ok {
+			continue
+		}
+		fd, err := root.open(filepath.Join(key.Domain, key.Flow, nameData), unix.O_RDONLY)
+		if err != nil {
+			continue // HeadIndexes tries by itself
+		}
+		var st unix.Stat_t
+		if unix.Fstat(fd, &st) != nil || id != (scanFileID{uint64(st.Dev), st.Ino}) {
+			unix.Close(fd) // replaced since the scan: the next one will tell
+			continue
+		}
+		if h.open == nil {
+			h.open = map[FlowKey]headFile{}
+		}
+		h.open[key] = headFile{fd, id}
+	}
+}
+
+// close closes all files; HeadIndexes returns nothing from then on.
+func (h *headFiles) close() { h.keep(nil, &Snapshot{}) }
+
+// HeadIndexes reads the heads of the flows in the newest snapshot whose header could be read, of the given classes
+// (none: all), from their files: about 2 µs a flow. Live is judged at now (TAI ns).
+func (s *Scanner) HeadIndexes(now uint64, classes ...DomainClass) map[FlowKey]HeadIndex {
+	s.heads.mu.RLock()
+	defer s.heads.mu.RUnlock()
+	snap := s.published.Load()
+	if snap == nil || s.heads.root == nil {
+		return nil
+	}
 	flows := 0
 	for i := range snap.Domains {
 		flows += len(snap.Domains[i].Flows)
 	}
 	heads := make(map[FlowKey]HeadIndex, flows)
-	var b [scanRuntimeEnd]byte
 	for i := range snap.Domains {
 		d := &snap.Domains[i]
 		if len(classes) > 0 && !slices.Contains(classes, d.Class) {
@@ -49,29 +100,33 @@ func headsOf(root *scanRoot, snap *Snapshot, now uint64, classes []DomainClass) 
 			if f.Inode == 0 {
 				continue
 			}
-			if head, ok := readHead(root, filepath.Join(d.Directory, f.Directory, "data"), b[:]); ok {
-				heads[d.Key(f)] = HeadIndex{Index: head, Live: f.Active && headLive(head, f.Rate, now)}
+			key := d.Key(f)
+			if head, ok := s.heads.read(key); ok {
+				heads[key] = HeadIndex{Index: head, Live: f.Active && headLive(head, f.Rate, now)}
 			}
 		}
 	}
 	return heads
 }
 
-// scanRuntimeEnd is where the head index ends in data (MXL format reference §4.1).
-const scanRuntimeEnd = 208
-
-func readHead(root *scanRoot, path string, b []byte) (uint64, bool) {
-	fd, err := root.open(path, unix.O_RDONLY)
+// read reads one head; h.mu is held.
+func (h *headFiles) read(key FlowKey) (uint64, bool) {
+	if f, ok := h.open[key]; ok {
+		return readHead(f.fd)
+	}
+	fd, err := h.root.open(filepath.Join(key.Domain, key.Flow, nameData), unix.O_RDONLY)
 	if err != nil {
 		return 0, false
 	}
 	defer unix.Close(fd)
-	// A FIFO or device in the place of data has no position to read at: pread fails.
-	if n, err := unix.Pread(fd, b, 0); err != nil || n < len(b) {
+	return readHead(fd)
+}
+
+// readHead reads the head from a data file (MXL format reference §4.1). Of a FIFO or device in its place pread fails.
+func readHead(fd int) (uint64, bool) {
+	var b [offHeadIndex + 8]byte
+	if n, err := unix.Pread(fd, b[:], 0); err != nil || n < len(b) || le.Uint32(b[offVersion:]) != dataVersion {
 		return 0, false
 	}
-	if binary.LittleEndian.Uint32(b) != 1 {
-		return 0, false
-	}
-	return binary.LittleEndian.Uint64(b[200:]), true
+	return le.Uint64(b[offHeadIndex:]), true
 }

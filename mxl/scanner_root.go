@@ -103,10 +103,17 @@ func (t *scanRoot) openStepwise(rel string, flags int) (int, error) {
 	}
 }
 
-// errScanNotRegular and errScanTooLarge are what read says about a file it does not take.
+// isLink says whether the entry name of the root is a symbolic link.
+func (t *scanRoot) isLink(name string) bool {
+	var st unix.Stat_t
+	return unix.Fstatat(t.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil && st.Mode&unix.S_IFMT == unix.S_IFLNK
+}
+
+// errScanNotRegular, errScanTooLarge and errScanLink are what read says about a file it does not take.
 var (
 	errScanNotRegular = errors.New("not a regular file")
 	errScanTooLarge   = errors.New("too large")
+	errScanLink       = errors.New("a symbolic link")
 )
 
 // read returns the content of the regular file rel of at most limit bytes.
@@ -152,7 +159,7 @@ func (t *scanRoot) read(rel string, limit int64) ([]byte, scanStamp, error) {
 // scanPlain turns the ELOOP that O_NOFOLLOW gives for a symbolic link into words an operator knows.
 func scanPlain(err error) error {
 	if err == unix.ELOOP {
-		return errors.New("a symbolic link")
+		return errScanLink
 	}
 	return err
 }

@@ -125,7 +125,7 @@ func (w *scanWatch) concerns(ev fsnotify.Event) string {
 	switch {
 	case strings.HasPrefix(dir, "."):
 		return ""
-	case !below, name == domainDefFile, name == optionsFile:
+	case !below, name == nameDomainDef, name == nameOptions:
 		return dir
 	case strings.HasSuffix(name, FlowSuffix) && !strings.HasPrefix(name, "."):
 		return dir
