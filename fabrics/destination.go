@@ -5,7 +5,10 @@ import (
 	"fmt"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/mxl-stack/mxl-fabrics-agent/fabrics/ofi"
+	"github.com/mxl-stack/mxl-fabrics-agent/mxl"
 )
 
 const (
@@ -283,7 +286,18 @@ func (l *sourceLane) lost(d *destination, err error, now int64) {
 		d.phase = phaseGone
 		return
 	}
+	flying := d.flying > 0
 	l.disconnect(d, err, now)
+	if !flying || l.origin.state != originOpen {
+		return
+	}
+	// The kernel could not read the origin's memory, or the peer is gone. A file that
+	// was cut off tells which.
+	if _, bad := mxl.InspectFlow(l.origin.reader.dir()); bad != nil {
+		l.leaveOrigin(originFailed, bad.Error(), now)
+	} else if errors.Is(err, unix.EFAULT) {
+		l.leaveOrigin(originFailed, "origin memory cannot be read", now)
+	}
 }
 
 // disconnect closes the connection because of err and schedules the next attempt.

@@ -23,7 +23,7 @@ func (l *sourceLane) fillGrains(d *destination, head uint64, now int64) {
 		case grainWait:
 			return
 		case grainJump:
-			if !l.jump(d, head, v, now) {
+			if !l.jump(d, head, now) {
 				return
 			}
 		case grainSkip:
@@ -39,8 +39,9 @@ func (l *sourceLane) fillGrains(d *destination, head uint64, now int64) {
 
 // jump moves a destination that is outside the ring and reports whether it can go
 // on in this pass.
-func (l *sourceLane) jump(d *destination, head uint64, v grainView, now int64) bool {
+func (l *sourceLane) jump(d *destination, head uint64, now int64) bool {
 	at := d.cursor.index
+	r := l.origin.reader.grains
 	d.cursor = grainCursor{index: head}
 	switch {
 	case at == undefinedIndex: // just connected
@@ -52,8 +53,9 @@ func (l *sourceLane) jump(d *destination, head uint64, v grainView, now int64) b
 			return false
 		}
 		l.gapSeen = 0
-	case v.index < at:
-		// The slot was not written since: the origin jumped, nothing was lost.
+	case r.Header(r.SlotOf(head-1)).Index < at:
+		// The index before the head was not written: the origin jumped, nothing was
+		// lost. (A writer that only was fast has written it.)
 		d.cursor.index = max(at, head-usableDepth(l.origin.length)+1)
 		l.gaps(d.cursor.index-1, d.cursor.index-at)
 	default:

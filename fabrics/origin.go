@@ -83,6 +83,14 @@ func (r originReader) close() error {
 	return nil
 }
 
+// dir is the flow's directory.
+func (r originReader) dir() string {
+	if r.grains != nil {
+		return r.grains.Dir()
+	}
+	return r.samples.Dir()
+}
+
 func (r originReader) check() error {
 	if r.grains != nil {
 		return r.grains.Check()

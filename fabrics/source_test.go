@@ -1,0 +1,438 @@
+package fabrics
+
+import (
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mxl-stack/mxl-fabrics-agent/mxl"
+)
+
+// pair is a connected source and target of one discrete flow.
+type pair struct {
+	*testFlow
+	w      *mxl.DiscreteWriter // origin
+	mirror *mxl.DiscreteWriter
+	r      *mxl.DiscreteReader // mirror
+	target *Target
+	source *Source
+}
+
+func newPair(t *testing.T, def string, origin, mirror time.Duration) *pair {
+	t.Helper()
+	p := &pair{testFlow: newFlow(t, def, origin, mirror)}
+	p.w = p.grainWriter(t, p.origin)
+	p.mirror = p.grainWriter(t, p.testFlow.mirror)
+	p.target = openTarget(t, TargetConfig{Discrete: p.mirror, FlowID: p.id})
+	p.source = openSource(t, p.testFlow)
+	var err error
+	if p.r, err = p.testFlow.mirror.OpenDiscreteReader(p.id); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.r.Close() })
+	return p
+}
+
+func (p *pair) describe() string {
+	s := p.source.Stats()
+	return fmt.Sprintf("source state %v %q head %d gaps %d; target of it %+v; target %v %q head %d grains %d",
+		s.State, s.LastError, s.Head, s.OriginGaps, targetOf(p.source, "b").LastError,
+		p.target.Stats().State, p.target.Stats().LastError, p.target.Stats().Head, p.target.Stats().Grains)
+}
+
+// arrives waits for a grain at the mirror and checks its bytes up to what is valid.
+func (p *pair) arrives(t *testing.T, index uint64, slices int) mxl.Grain {
+	t.Helper()
+	g, err := p.r.WaitGrain(index, slices, 5*time.Second)
+	if err != nil {
+		t.Fatalf("grain %d: %v; %s", index, err, p.describe())
+	}
+	if slices == mxl.AllSlices {
+		checkPattern(t, g.Payload, index)
+	}
+	return g
+}
+
+const smallVideo, smallKeyed = 192, 108
+
+// Test12Slices: a grain that is committed slice by slice reaches the mirror slice by
+// slice, both planes of v210a included (MXL Fabrics reference §13.12).
+func Test12Slices(t *testing.T) {
+	for _, media := range []string{"video/v210", "video/v210a"} {
+		t.Run(media, func(t *testing.T) {
+			p := newPair(t, videoDef(media, smallVideo, smallKeyed, rate50), 200*time.Millisecond, 300*time.Millisecond)
+			writeGrain(t, p.w, 500, 0, p.w.TotalSlices())
+			connect(t, p.source, "b", p.target)
+			p.arrives(t, 500, mxl.AllSlices)
+			total := p.w.TotalSlices()
+			for index := uint64(501); index < 530; index++ {
+				payload, err := p.w.OpenGrain(index)
+				if err != nil {
+					t.Fatal(err)
+				}
+				pattern(payload, index)
+				for n := 1; n <= 8; n++ {
+					if err := p.w.Commit(index, n*total/8, 0); err != nil {
+						t.Fatal(err)
+					}
+					if index%3 > 0 { // every third grain comes in a burst
+						p.arrives(t, index, n*total/8)
+					}
+				}
+				p.arrives(t, index, mxl.AllSlices)
+			}
+			if st := p.target.Stats(); st.Errors != 0 || st.Bytes != 30*uint64(p.w.PayloadSize()) {
+				t.Errorf("%d bytes for 30 grains of %d; %+v", st.Bytes, p.w.PayloadSize(), st.LastError)
+			}
+		})
+	}
+}
+
+// Test24FirstTransferStartsAtZero: a connection that comes up in the middle of a
+// grain sends it from the header on (MXL Fabrics reference §13.24).
+func Test24FirstTransferStartsAtZero(t *testing.T) {
+	p := newPair(t, videoDef("video/v210", smallVideo, smallKeyed, rate50), 200*time.Millisecond, 200*time.Millisecond)
+	payload, err := p.w.OpenGrain(900)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pattern(payload, 900)
+	commit := func(n int) {
+		t.Helper()
+		if err := p.w.Commit(900, n, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	commit(50)
+	connect(t, p.source, "b", p.target)
+	if g := p.arrives(t, 900, 50); g.ValidSlices != 50 {
+		t.Errorf("%d slices, want 50", g.ValidSlices)
+	}
+	p.source.RemoveTarget("b")
+	eventually(t, time.Second, p.describe, func() bool { return !p.target.Stats().Connected })
+	commit(80)
+	connect(t, p.source, "b", p.target)
+	p.arrives(t, 900, 80)
+	commit(108)
+	p.arrives(t, 900, mxl.AllSlices)
+	if st := p.target.Stats(); st.BadImmediates != 0 {
+		t.Errorf("%+v", st)
+	}
+}
+
+// TestInvalidGrainTravelsAsItsHeader: flag and index arrive, the payload stays.
+func TestInvalidGrainTravelsAsItsHeader(t *testing.T) {
+	for _, media := range []string{"video/v210", "video/v210a"} {
+		p := newPair(t, videoDef(media, smallVideo, smallKeyed, rate50), 200*time.Millisecond, 200*time.Millisecond)
+		writeGrain(t, p.w, 100, 0, p.w.TotalSlices())
+		connect(t, p.source, "b", p.target)
+		p.arrives(t, 100, mxl.AllSlices)
+		for index := uint64(101); index < 130; index++ {
+			if index%3 == 0 {
+				writeGrain(t, p.w, index, mxl.GrainInvalid, 0)
+				g, err := p.r.WaitGrain(index, mxl.AllSlices, 5*time.Second)
+				if err != nil || !g.Invalid() || g.Index != index {
+					t.Fatalf("grain %d: %+v, %v", index, g.GrainHeader, err)
+				}
+				continue
+			}
+			writeGrain(t, p.w, index, 0, p.w.TotalSlices())
+			if g := p.arrives(t, index, mxl.AllSlices); g.Invalid() {
+				t.Fatalf("grain %d is invalid", index)
+			}
+		}
+		if gaps := p.source.Stats().OriginGaps; gaps != 0 {
+			t.Errorf("%d origin gaps", gaps)
+		}
+	}
+}
+
+// TestOriginGaps: unwritten indexes are passed over and counted, single ones and a
+// jump beyond the ring.
+func TestOriginGaps(t *testing.T) {
+	p := newPair(t, videoDef("video/v210", smallVideo, smallKeyed, rate50), 200*time.Millisecond, 200*time.Millisecond)
+	writeGrain(t, p.w, 7000, 0, p.w.TotalSlices())
+	connect(t, p.source, "b", p.target)
+	p.arrives(t, 7000, mxl.AllSlices)
+	gaps := uint64(0)
+	write := func(index uint64) {
+		t.Helper()
+		writeGrain(t, p.w, index, 0, p.w.TotalSlices())
+		p.arrives(t, index, mxl.AllSlices)
+	}
+	for index := uint64(7001); index < 7060; index++ {
+		if index%7 == 0 {
+			gaps++
+			continue
+		}
+		write(index)
+	}
+	write(7060 + 500) // 7060 was not written either
+	gaps += 500
+	for index := uint64(7561); index < 7580; index++ {
+		write(index)
+	}
+	if got := p.source.Stats().OriginGaps; got != gaps {
+		t.Errorf("%d origin gaps, want %d", got, gaps)
+	}
+	if st := targetOf(p.source, "b"); st.Skipped != 0 || st.Errors != 0 {
+		t.Errorf("%+v", st)
+	}
+}
+
+// TestOriginGoesBack: a writer that jumps back is followed.
+func TestOriginGoesBack(t *testing.T) {
+	p := newPair(t, videoDef("video/v210", smallVideo, smallKeyed, rate50), 200*time.Millisecond, 200*time.Millisecond)
+	for _, start := range []uint64{9000, 8000, 7995} {
+		writeGrain(t, p.w, start, 0, p.w.TotalSlices())
+		if start == 9000 {
+			connect(t, p.source, "b", p.target)
+		}
+		for index := start; index < start+20; index++ {
+			if index > start {
+				writeGrain(t, p.w, index, 0, p.w.TotalSlices())
+			}
+			eventually(t, 3*time.Second, p.describe, func() bool { return p.target.Stats().Head == index })
+			p.arrives(t, index, mxl.AllSlices)
+		}
+	}
+	if st := p.target.Stats(); st.BadImmediates != 0 || st.Errors != 0 {
+		t.Errorf("%+v", st)
+	}
+}
+
+// TestOriginRecreated: a writer that deletes its flow and makes it again is followed
+// within 1.5 s; the mirror keeps its inode, the connection stays.
+func TestOriginRecreated(t *testing.T) {
+	p := newPair(t, videoDef("video/v210", smallVideo, smallKeyed, rate50), 200*time.Millisecond, 200*time.Millisecond)
+	inode := p.mirror.Inode()
+	index := uint64(3000)
+	writeGrain(t, p.w, index, 0, p.w.TotalSlices())
+	connect(t, p.source, "b", p.target)
+	p.arrives(t, index, mxl.AllSlices)
+	for range 2 {
+		if _, err := p.w.Release(); err != nil {
+			t.Fatal(err)
+		}
+		p.w = p.grainWriter(t, p.origin)
+		index += 10
+		writeGrain(t, p.w, index, 0, p.w.TotalSlices())
+		start := time.Now()
+		p.arrives(t, index, mxl.AllSlices)
+		if took := time.Since(start); took > 1500*time.Millisecond {
+			t.Errorf("followed after %v", took)
+		}
+		for range 5 {
+			index++
+			writeGrain(t, p.w, index, 0, p.w.TotalSlices())
+			p.arrives(t, index, mxl.AllSlices)
+		}
+	}
+	if st := p.target.Stats(); st.Connections != 1 || p.mirror.Inode() != inode {
+		t.Errorf("%d connections, inode %d was %d", st.Connections, p.mirror.Inode(), inode)
+	}
+	seen := map[string]int{}
+	for len(p.source.Events()) > 0 {
+		seen[(<-p.source.Events()).Name]++
+	}
+	if seen["origin_reopened"] != 2 || seen["origin_changed"]+seen["origin_deleted"] != 2 {
+		t.Errorf("events %v", seen)
+	}
+}
+
+// TestOriginDeletedIsLetGo: no descriptor or mapping of a deleted flow stays.
+func TestOriginDeletedIsLetGo(t *testing.T) {
+	p := newPair(t, videoDef("video/v210", smallVideo, smallKeyed, rate50), 200*time.Millisecond, 200*time.Millisecond)
+	writeGrain(t, p.w, 10, 0, p.w.TotalSlices())
+	connect(t, p.source, "b", p.target)
+	p.arrives(t, 10, mxl.AllSlices)
+	if deleted, err := p.w.Release(); err != nil || !deleted {
+		t.Fatal(deleted, err)
+	}
+	eventually(t, 2*time.Second, p.describe, func() bool { return !p.source.Stats().Reading })
+	maps, err := os.ReadFile("/proc/self/maps")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if held := countLines(string(maps), "origin/"+p.id.String()); held != 0 {
+		t.Errorf("%d mappings of the deleted origin stay", held)
+	}
+	if st := p.source.Stats(); st.State == StateError || !p.target.Stats().Connected {
+		t.Errorf("%s", p.describe())
+	}
+}
+
+// TestOriginComesBackDifferent: another geometry under the same id is an error that
+// names it, and is over when the old one is back.
+func TestOriginComesBackDifferent(t *testing.T) {
+	p := newPair(t, videoDef("video/v210", smallVideo, smallKeyed, rate50), 200*time.Millisecond, 200*time.Millisecond)
+	writeGrain(t, p.w, 10, 0, p.w.TotalSlices())
+	connect(t, p.source, "b", p.target)
+	p.arrives(t, 10, mxl.AllSlices)
+	if _, err := p.w.Release(); err != nil {
+		t.Fatal(err)
+	}
+	other := *p.testFlow
+	other.def = fmt.Sprintf(videoDef("video/v210", 192, 54, rate50), p.id)
+	w := other.grainWriter(t, p.origin)
+	eventually(t, 3*time.Second, p.describe, func() bool { return p.source.Stats().State == StateError })
+	t.Log(p.source.Stats().LastError)
+	if _, err := w.Release(); err != nil {
+		t.Fatal(err)
+	}
+	p.w = p.grainWriter(t, p.origin)
+	writeGrain(t, p.w, 20, 0, p.w.TotalSlices())
+	p.arrives(t, 20, mxl.AllSlices)
+	if st := p.source.Stats(); st.State != StateActive || st.LastError != "" {
+		t.Errorf("%s", p.describe())
+	}
+}
+
+// TestOriginTruncated: a grain file that is cut off while mapped fails the origin,
+// not the process.
+func TestOriginTruncated(t *testing.T) {
+	p := newPair(t, videoDef("video/v210", smallVideo, smallKeyed, rate50), 200*time.Millisecond, 200*time.Millisecond)
+	writeGrain(t, p.w, 10, 0, p.w.TotalSlices())
+	connect(t, p.source, "b", p.target)
+	p.arrives(t, 10, mxl.AllSlices)
+	grains := p.origin.Path() + "/" + mxl.FlowDirName(p.id) + "/grains/data."
+	for slot := range p.w.Depth() {
+		if err := os.Truncate(fmt.Sprint(grains, slot), 4096); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// The writer would fault itself beyond the header: only the header is committed.
+	if err := mxl.Guard(func() error {
+		if _, err := p.w.OpenGrain(11); err != nil {
+			return err
+		}
+		return p.w.Commit(11, p.w.TotalSlices(), 0)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 5*time.Second, p.describe, func() bool { return p.source.Stats().State == StateError })
+	t.Log(p.describe())
+	// The flow made anew heals the lane.
+	if _, err := p.w.Release(); err != nil {
+		t.Fatal(err)
+	}
+	p.w = p.grainWriter(t, p.origin)
+	writeGrain(t, p.w, 30, 0, p.w.TotalSlices())
+	eventually(t, 8*time.Second, p.describe, func() bool { return p.target.Stats().Head == 30 })
+}
+
+// Test21InterruptedLanes: signals on the lanes' threads change nothing (MXL Fabrics
+// reference §13.21).
+func Test21InterruptedLanes(t *testing.T) {
+	p := newPair(t, videoDef("video/v210", smallVideo, smallKeyed, rate50), 200*time.Millisecond, 200*time.Millisecond)
+	writeGrain(t, p.w, 100, 0, p.w.TotalSlices())
+	connect(t, p.source, "b", p.target)
+	threads := make(chan int, 2)
+	p.source.lane.do(func() { threads <- unix.Gettid() })
+	p.target.lane.do(func() { threads <- unix.Gettid() })
+	tids := []int{<-threads, <-threads}
+	stop, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		tick := time.NewTicker(time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-stop:
+				return
+			case <-tick.C:
+				for _, tid := range tids {
+					_ = unix.Tgkill(unix.Getpid(), tid, unix.SIGURG)
+				}
+			}
+		}
+	}()
+	for index := uint64(101); index < 400; index++ {
+		writeGrain(t, p.w, index, 0, p.w.TotalSlices())
+		p.arrives(t, index, mxl.AllSlices)
+	}
+	close(stop)
+	<-done
+	if st := p.target.Stats(); st.Connections != 1 || st.Errors != 0 || st.Interrupted == 0 {
+		t.Errorf("%d connections, %d errors, %d interruptions", st.Connections, st.Errors, st.Interrupted)
+	}
+}
+
+// Test25RemoveTarget: a removed target is disconnected within a second and nothing
+// arrives afterwards; the next one starts at the head (MXL Fabrics reference §13.25).
+func Test25RemoveTarget(t *testing.T) {
+	p := newPair(t, videoDef("video/v210", smallVideo, smallKeyed, rate50), 200*time.Millisecond, 200*time.Millisecond)
+	writeGrain(t, p.w, 100, 0, p.w.TotalSlices())
+	connect(t, p.source, "b", p.target)
+	p.arrives(t, 100, mxl.AllSlices)
+	start := time.Now()
+	p.source.RemoveTarget("b")
+	p.source.RemoveTarget("unknown")
+	eventually(t, time.Second, p.describe, func() bool { return !p.target.Stats().Connected })
+	t.Logf("gone after %v", time.Since(start))
+	before := p.target.Stats().Commits
+	for index := uint64(101); index < 120; index++ {
+		writeGrain(t, p.w, index, 0, p.w.TotalSlices())
+	}
+	if after := p.target.Stats().Commits; after != before {
+		t.Errorf("%d commits after the end", after-before)
+	}
+	connect(t, p.source, "b", p.target)
+	p.arrives(t, 119, mxl.AllSlices)
+	if st := targetOf(p.source, "b"); st.Grains > 1 {
+		t.Errorf("%d grains, want the head alone", st.Grains)
+	}
+}
+
+// TestSetTargetKeepsConnection: the same TargetInfo again changes nothing; another
+// replaces the connection.
+func TestSetTargetKeepsConnection(t *testing.T) {
+	p := newPair(t, videoDef("video/v210", smallVideo, smallKeyed, rate50), 200*time.Millisecond, 200*time.Millisecond)
+	writeGrain(t, p.w, 100, 0, p.w.TotalSlices())
+	connect(t, p.source, "b", p.target)
+	p.arrives(t, 100, mxl.AllSlices)
+	for range 10 {
+		if err := p.source.SetTarget("b", p.target.Info()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	writeGrain(t, p.w, 101, 0, p.w.TotalSlices())
+	p.arrives(t, 101, mxl.AllSlices)
+	if st := p.target.Stats(); st.Connections != 1 {
+		t.Errorf("%d connections", st.Connections)
+	}
+	p.target.Close()
+	next := openTarget(t, TargetConfig{Discrete: p.mirror, FlowID: p.id})
+	p.target = next
+	connect(t, p.source, "b", next)
+	writeGrain(t, p.w, 102, 0, p.w.TotalSlices())
+	p.arrives(t, 102, mxl.AllSlices)
+}
+
+// TestTargetOfAnotherShape: what does not fit is refused with the field's name.
+func TestTargetOfAnotherShape(t *testing.T) {
+	p := newPair(t, videoDef("video/v210", smallVideo, smallKeyed, rate50), 200*time.Millisecond, 200*time.Millisecond)
+	audio := newFlow(t, audioDef(2), 200*time.Millisecond, 200*time.Millisecond)
+	audioTarget := openTarget(t, TargetConfig{Continuous: audio.sampleWriter(t, audio.mirror), FlowID: audio.id})
+	longer := p.target.Info()
+	longer.Regions = append([]Region(nil), longer.Regions...)
+	longer.Regions[3].Len++
+	verbs := p.target.Info()
+	verbs.Provider = "verbs"
+	none := p.target.Info()
+	none.Regions = nil
+	address := p.target.Info()
+	address.Address = address.Address[:4]
+	for field, info := range map[string]TargetInfo{
+		"bounceBufferInfo": audioTarget.Info(), "regions[3].len": longer, "provider": verbs, "regions": none, "fabricAddress": address,
+	} {
+		err := p.source.SetTarget("x", info)
+		var fe *FieldError
+		if !asFieldError(err, &fe) || fe.Field != field {
+			t.Errorf("%s: %v", field, err)
+		}
+	}
+}
