@@ -3,6 +3,7 @@
 package logging
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -194,11 +195,13 @@ func appendPair(line []byte, key, value string) []byte {
 
 // appendString quotes; invalid UTF-8 becomes the replacement character.
 func appendString(line []byte, s string) []byte {
-	quoted, err := json.Marshal(s)
-	if err != nil {
+	quoted := bytes.NewBuffer(line)
+	enc := json.NewEncoder(quoted)
+	enc.SetEscapeHTML(false) // paths and errors are read by people
+	if err := enc.Encode(s); err != nil {
 		return append(line, `""`...)
 	}
-	return append(line, quoted...)
+	return bytes.TrimSuffix(quoted.Bytes(), []byte("\n"))
 }
 
 var _ slog.Handler = (*Handler)(nil)
