@@ -127,10 +127,15 @@ func New(store *config.Store, log *slog.Logger) (*Agent, error) {
 	return a, nil
 }
 
-// Listen binds every port and adopts the mirrors of an earlier run. The error
-// wraps ErrUnavailable when a port cannot be bound.
-func (a *Agent) Listen() error {
+// Start looks for the fabric provider and binds every port. The error wraps
+// ErrUnavailable when there is no provider or a port cannot be bound.
+func (a *Agent) Start(ctx context.Context) error {
 	cfg := a.store.Config()
+	raiseFileLimit(a.log)
+	if err := findProvider(ctx, cfg, a.log, fabrics.Probe); err != nil {
+		return err
+	}
+	a.announceStart(cfg)
 	if err := a.server.Listen(); err != nil {
 		a.log.Error("http_bind_failed", "port", cfg.WebPort, "error", err)
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)

@@ -119,6 +119,9 @@ func (a *Agent) getInventory(w http.ResponseWriter, _ *http.Request) {
 // inventoryOf is the local part of a scan as peers read it.
 func inventoryOf(hostID string, snapshot *mxl.Snapshot, heads map[mxl.FlowKey]mxl.HeadIndex) peers.Inventory {
 	inv := peers.Inventory{HostID: hostID, Revision: snapshot.Revision, Domains: []peers.Domain{}}
+	for _, p := range snapshot.Problems {
+		inv.Unusable = append(inv.Unusable, peers.Unusable{Name: p.Path, Reason: p.Reason})
+	}
 	for i := range snapshot.Domains {
 		d := &snapshot.Domains[i]
 		if d.Class != mxl.DomainLocal {
@@ -128,6 +131,7 @@ func inventoryOf(hostID string, snapshot *mxl.Snapshot, heads map[mxl.FlowKey]mx
 		for j := range d.Flows {
 			f := &d.Flows[j]
 			if !f.Replicable() || f.Def == nil {
+				domain.NotReplicable = append(domain.NotReplicable, peers.Unusable{Name: f.Directory, Reason: f.Reason})
 				continue
 			}
 			domain.Flows = append(domain.Flows, inventoryFlow(d, f, heads))

@@ -46,20 +46,22 @@ func run() int {
 		log.Error("mxl_root_missing", "path", cfg.ScanPath)
 		return invalid(err)
 	}
+	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT)
+	defer stop()
 	a, err := agent.New(store, log)
 	if err == nil {
-		err = a.Listen()
+		err = a.Start(ctx)
 	}
 	var setting *config.Error
 	switch {
 	case errors.As(err, &setting):
 		return invalid(err)
+	case ctx.Err() != nil:
+		return exitSignal
 	case err != nil:
 		return fatal(err)
 	}
 
-	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT)
-	defer stop()
 	go func() {
 		<-ctx.Done()
 		// A second signal does not wait for an orderly end, and neither does
