@@ -1,0 +1,5 @@
+//go:build !race
+
+package fabrics
+
+const raceEnabled = false
