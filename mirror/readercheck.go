@@ -41,7 +41,10 @@ type ReaderCheck struct {
 	mu     sync.Mutex // held by the scan that runs
 	buffer []byte
 	text   bool // the kernel has no PROCMAP_QUERY
-	latest atomic.Pointer[ReaderReport]
+	// private says that somebody has mapped a mirror privately, as no MXL reader
+	// does: from then on the periodic checks look at private mappings too.
+	private bool
+	latest  atomic.Pointer[ReaderReport]
 }
 
 // NewReaderCheck makes a reader check; it looks at nothing yet.
@@ -69,12 +72,13 @@ func (c *ReaderCheck) Latest() *ReaderReport {
 
 // Run checks every [ReaderCheckEvery] until ctx ends, beside the reconcile
 // loop. watched gives what to look for at that moment; report, when not nil, is
-// called after each check.
+// called after each check. The periodic checks look at shared mappings, the ones
+// right before a removal ([ReaderCheck.Scan]) at all of files.
 func (c *ReaderCheck) Run(ctx context.Context, watched func() Watched, report func(*ReaderReport)) {
 	tick := time.NewTicker(ReaderCheckEvery)
 	defer tick.Stop()
 	for {
-		r := c.Scan(ctx, watched())
+		r := c.scan(ctx, watched(), true)
 		if ctx.Err() != nil {
 			return
 		}
@@ -96,6 +100,9 @@ type scan struct {
 	watched Watched
 	devices []uint64 // of the watched files
 	parser  mapsParser
+	quick   bool  // shared mappings only
+	private bool  // the mapping that is looked at is a private one
+	keys    int   // different keys of the watched files
 	hits    []Key // of the process that is looked at
 	report  *ReaderReport
 }
@@ -104,20 +111,27 @@ type scan struct {
 // latest one. What it could not see is told by Known and Why, what it did see
 // is in the report all the same. A cancelled scan knows nothing.
 func (c *ReaderCheck) Scan(ctx context.Context, w Watched) *ReaderReport {
+	return c.scan(ctx, w, false)
+}
+
+func (c *ReaderCheck) scan(ctx context.Context, w Watched, quick bool) *ReaderReport {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	start := c.now()
-	s := &scan{check: c, watched: w, report: &ReaderReport{
+	s := &scan{check: c, watched: w, quick: quick && !c.private, report: &ReaderReport{
 		At: start, Known: true, mapped: map[Key][]Reader{}, looked: map[Key]bool{},
 	}}
 	for _, k := range w.Flows {
 		s.report.looked[k] = true
 	}
-	for id := range w.Files {
+	keys := map[Key]bool{}
+	for id, k := range w.Files {
+		keys[k] = true
 		if !slices.Contains(s.devices, id.Dev) {
 			s.devices = append(s.devices, id.Dev)
 		}
 	}
+	s.keys = len(keys)
 	if w.Err != nil {
 		s.incomplete("the mirrors' files could not all be listed: " + w.Err.Error())
 	}
@@ -195,13 +209,14 @@ func (c *ReaderCheck) namespace() error {
 func (s *scan) process(proc int, name string, pid int) error {
 	s.hits = s.hits[:0]
 	own := false
-	err := s.maps(proc, name+"/maps", func(id FileID) {
-		if pid == s.check.self {
+	look := s.match
+	if pid == s.check.self {
+		look = func(id FileID) bool {
 			own = own || slices.Contains(s.watched.Own, id)
-		} else {
-			s.match(id)
+			return !own
 		}
-	})
+	}
+	err := s.maps(proc, name+"/maps", look)
 	if err == errNoMaps {
 		err = s.threads(proc, name, pid)
 	}
@@ -226,17 +241,21 @@ func (s *scan) process(proc int, name string, pid int) error {
 	return nil
 }
 
-// match notes a mapping of a watched file. Most mappings are of other devices.
-func (s *scan) match(id FileID) {
+// match notes a mapping of a watched file. It wants no more once the process
+// maps files of every flow. Most mappings are of other devices.
+func (s *scan) match(id FileID) (more bool) {
 	for _, dev := range s.devices {
 		if dev != id.Dev {
 			continue
 		}
 		if k, ok := s.watched.Files[id]; ok && !slices.Contains(s.hits, k) {
 			s.hits = append(s.hits, k)
+			s.check.private = s.check.private || s.private
+			return len(s.hits) < s.keys
 		}
-		return
+		break
 	}
+	return true
 }
 
 // threads looks at the maps of a process' other threads: a process whose main

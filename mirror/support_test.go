@@ -264,26 +264,46 @@ func startMapper(t testing.TB, path string) (pid int, stop func()) {
 	return cmd.Process.Pid, stop
 }
 
-// mapAndWait is the other process: it maps "count path" or "path" and waits for
-// the end of its input.
+// mapAndWait is the other process: it makes mappings and waits for the end of
+// its input. what is "path", "private path", or "anonymous private shared path" with a number of
+// mappings of each kind: memory, its own program, the file.
 func mapAndWait(what string) int {
-	path, count := what, 1
-	if n, rest, found := strings.Cut(what, " "); found {
-		count, _ = strconv.Atoi(n)
-		path = rest
+	var anonymous, private, shared int
+	path, way := "", unix.MAP_SHARED
+	if only, found := strings.CutPrefix(what, "private "); found {
+		what, way = only, unix.MAP_PRIVATE
 	}
-	f, err := os.Open(path)
+	if n, _ := fmt.Sscanf(what, "%d %d %d %s", &anonymous, &private, &shared, &path); n != 4 {
+		path, shared = what, 1
+	}
+	err := mapMany("/proc/self/exe", private, unix.MAP_PRIVATE)
+	if err == nil {
+		err = mapMany(path, shared, way)
+	}
+	for i := 0; i < anonymous && err == nil; i++ {
+		// Neighbours of other rights do not merge.
+		_, err = unix.Mmap(-1, 0, 4096, i%2*unix.PROT_READ, unix.MAP_PRIVATE|unix.MAP_ANON)
+	}
 	if err != nil {
 		fmt.Println(err)
 		return 1
 	}
-	for range count {
-		if _, err := unix.Mmap(int(f.Fd()), 0, 4096, unix.PROT_READ, unix.MAP_SHARED); err != nil {
-			fmt.Println(err)
-			return 1
-		}
-	}
 	fmt.Println("mapped")
 	_, _ = io.Copy(io.Discard, os.Stdin)
 	return 0
+}
+
+// mapMany maps the first page of a file many times.
+func mapMany(path string, count, flags int) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	for range count {
+		if _, err := unix.Mmap(int(f.Fd()), 0, 4096, unix.PROT_READ, flags); err != nil {
+			return err
+		}
+	}
+	return nil
 }
