@@ -75,10 +75,22 @@ func parseParameter(raw json.RawMessage) (string, error) {
 type activeResult struct {
 	id      string
 	url     string // that answered, or the last one tried
+	body    string
 	facts   activeFacts
 	reasons []string
 	err     error
 }
+
+// lastAnswer is the last good answer: most are the same again, and an equal body
+// is not parsed twice.
+type lastAnswer struct {
+	url   string
+	body  string
+	facts activeFacts
+}
+
+// keptBody is the largest answer kept for comparison; real ones are ~400 bytes.
+const keptBody = 4 << 10
 
 // maxActiveTries bounds the requests of one read: the known URL, the fall-back
 // version, one other href, one Location.
@@ -93,7 +105,7 @@ func activeURL(href, receiverID string) string {
 // last, then the device's controls in order (v1.2, v1.1, others). A 409 names
 // the right version in its Location (NMOS reference §9.2). After a time-out or a
 // refused connection further URLs of the same host are not tried.
-func readActive(ctx context.Context, c *http.Client, receiverID, last string, controls []control) activeResult {
+func readActive(ctx context.Context, c *http.Client, receiverID string, last lastAnswer, controls []control) activeResult {
 	res := activeResult{id: receiverID, err: errors.New("device has no usable connection control")}
 	var queue []string
 	add := func(u string) {
@@ -105,8 +117,8 @@ func readActive(ctx context.Context, c *http.Client, receiverID, last string, co
 		queue = append(queue, u)
 	}
 	for _, ctl := range controls {
-		if u := activeURL(ctl.href, receiverID); u == last {
-			add(last) // only while the device still offers it
+		if u := activeURL(ctl.href, receiverID); u == last.url {
+			add(u) // only while the device still offers it
 		}
 	}
 	for _, ctl := range controls {
@@ -122,8 +134,15 @@ func readActive(ctx context.Context, c *http.Client, receiverID, last string, co
 		tries++
 		body, _, err := get(ctx, c, target)
 		if err == nil {
+			if last.body != "" && string(body) == last.body {
+				res.url, res.body, res.facts, res.err = target, last.body, last.facts, nil
+				return res
+			}
 			if res.facts, res.reasons, err = parseActive(body); err == nil {
 				res.url, res.err = target, nil
+				if len(body) <= keptBody {
+					res.body = string(body)
+				}
 				return res
 			}
 		}

@@ -64,7 +64,6 @@ func NewHTTPClient() *http.Client {
 			MaxConnsPerHost:        16,
 			IdleConnTimeout:        90 * time.Second,
 			TLSHandshakeTimeout:    requestTimeout,
-			ResponseHeaderTimeout:  requestTimeout,
 			MaxResponseHeaderBytes: 64 << 10,
 			DisableCompression:     true,
 		},

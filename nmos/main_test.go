@@ -15,7 +15,13 @@ import (
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if os.Getenv(scaleServer) != "" {
+		serveScale()
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // fixture reads a captured document (tests/fixtures/nmos).
 func fixture(tb testing.TB, name string) []byte {

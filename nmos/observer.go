@@ -21,8 +21,10 @@ const (
 	// subscribedPoll is how often all collections are read over REST while the
 	// subscriptions tell what changes.
 	subscribedPoll = 5 * time.Second
-	// wakeQuantum collects reads that are due almost together into one wake-up.
-	wakeQuantum = 5 * time.Millisecond
+	// wakeQuantum collects periodic reads that are due almost together into one
+	// wake-up: most of their cost is waking up. Reads that a change asked for do
+	// not wait for it.
+	wakeQuantum = 25 * time.Millisecond
 )
 
 // ObserverConfig configures the observer.
@@ -325,8 +327,8 @@ func (o *Observer) answers(receiverID string) bool {
 func (o *Observer) startReads(ctx context.Context, now time.Time) {
 	for {
 		r, host := o.plan.next(now, func(r *read) string {
-			if r.url != "" {
-				return hostOf(r.url)
+			if r.last.url != "" {
+				return r.host
 			}
 			if c := o.controls(r.id); len(c) > 0 {
 				return hostOf(c[0].href)
@@ -336,7 +338,7 @@ func (o *Observer) startReads(ctx context.Context, now time.Time) {
 		if r == nil {
 			return
 		}
-		controls, last := o.controls(r.id), r.url
+		controls, last := o.controls(r.id), r.last
 		o.work.Go(func() {
 			res := readActive(ctx, o.cfg.Client, r.id, last, controls)
 			o.send(ctx, event{active: &activeEvent{r, host, res}})
@@ -361,10 +363,14 @@ func (o *Observer) applyActive(a activeEvent, now time.Time) {
 			o.note([]note{{kindReceiver, r.id, reason}})
 		}
 		o.dirty = o.dirty || changed || r.stale
-		r.known, r.stale, r.facts, r.url = true, false, res.facts, res.url
+		r.known, r.stale, r.facts = true, false, res.facts
+		if r.last.url != res.url {
+			r.host = hostOf(res.url)
+		}
+		r.last = lastAnswer{url: res.url, body: res.body, facts: res.facts}
 		if r.warned {
 			r.warned = false
-			o.cfg.Log.Info("nmos_active_available", "receiver_id", r.id, "url", r.url)
+			o.cfg.Log.Info("nmos_active_available", "receiver_id", r.id, "url", res.url)
 		}
 		return
 	}

@@ -78,7 +78,9 @@ func TestObserverSubscribesAgainAfterADrop(t *testing.T) {
 	f.dropSockets()
 	await(t, o, "the drop", func(s Snapshot) bool { return !s.Subscribed })
 	s := await(t, o, "new subscriptions", func(s Snapshot) bool { return s.Subscribed })
-	if f.subs < 6 || s.Stale || !s.RegistryUp {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.subs <= int(kinds) || s.Stale || !s.RegistryUp {
 		t.Errorf("%d subscriptions made, snapshot %+v", f.subs, s)
 	}
 }

@@ -23,7 +23,8 @@ type read struct {
 	known   bool
 	stale   bool
 	facts   activeFacts
-	url     string // that answered last
+	last    lastAnswer
+	host    string // of last.url
 	warned  bool   // nmos_active_unavailable was logged
 	due     time.Time
 	started time.Time
