@@ -469,6 +469,8 @@ func logSourceEvent(log *slog.Logger, g *sourceGroup, e fabrics.SourceEvent) {
 	switch e.Name {
 	case "target_connected", "origin_reopened":
 		log.Info(e.Name, args...)
+	case "origin_deleted": // the contract has one name for a file that is gone and one that is another; the reason tells
+		log.Warn("origin_changed", args...)
 	default:
 		log.Warn(e.Name, args...)
 	}
