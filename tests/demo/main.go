@@ -25,9 +25,9 @@ const (
 func flows() []show {
 	return []show{
 		{mesh.Flow{Name: "video", DomainID: "5f4c1d2e-7a3b-4c6d-9e8f-0a1b2c3d4e01", ID: "0d9f6c3a-2b71-4f5e-8a64-1c2d3e4f5c01", Domain: "studio",
-			Options: []string{"--format", "v210", "--rate", "25", "--history-ms", "400"}}, "1080p25 v210 video", "grains"},
+			Options: []string{"--format", "v210", "--width", "1280", "--height", "720", "--rate", "25", "--history-ms", "1000"}}, "720p25 v210 video", "grains"},
 		{mesh.Flow{Name: "audio", DomainID: "5f4c1d2e-7a3b-4c6d-9e8f-0a1b2c3d4e02", ID: "0d9f6c3a-2b71-4f5e-8a64-1c2d3e4f5c02", Domain: "sound",
-			Options: []string{"--format", "audio", "--channels", "16", "--batch", "48", "--history-ms", "400"}}, "16 channels of 48 kHz audio", "samples"},
+			Options: []string{"--format", "audio", "--channels", "16", "--batch", "48", "--history-ms", "1000"}}, "16 channels of 48 kHz audio", "samples"},
 	}
 }
 
@@ -65,10 +65,13 @@ func demo(ctx context.Context) error {
 			return err
 		}
 	}
+	var writers []*mesh.Process
 	for _, s := range all {
-		if _, err := m.Write(m.A, s.Flow); err != nil {
+		writer, err := m.Write(m.A, s.Flow)
+		if err != nil {
 			return err
 		}
+		writers = append(writers, writer)
 		fmt.Printf("A media function on %s writes %s.\n", m.A.HostID, s.what)
 	}
 	for i, s := range all {
@@ -94,7 +97,7 @@ func demo(ctx context.Context) error {
 	if err := watch(ctx, m, all, readers); err != nil {
 		return err
 	}
-	if err := report(all, readers); err != nil {
+	if err := report(all, readers, writers); err != nil {
 		return err
 	}
 	fmt.Printf("\nEverything arrived and was right, after %.0f s. Logs are in %s.\n", time.Since(began).Seconds(), m.Logs)
@@ -145,7 +148,7 @@ func line(ctx context.Context, m *mesh.Mesh, s show) string {
 }
 
 // report prints what the readers found; an error when anything was not right.
-func report(all []show, readers []*mesh.Process) error {
+func report(all []show, readers, writers []*mesh.Process) error {
 	var failed []error
 	fmt.Println()
 	for i, s := range all {
@@ -153,10 +156,19 @@ func report(all []show, readers []*mesh.Process) error {
 		if err != nil {
 			return err
 		}
+		writers[i].Stop(10 * time.Second)
+		written, err := mesh.Result[mesh.Written](writers[i])
+		if err != nil {
+			return err
+		}
+		lost := got.LostInTransit(written)
 		fmt.Printf("  %-6s %d %s in %.1f s (%.2f a second), %.1f MB verified; lost %d, bad %d; age on arrival %.1f ms (p50), %.1f ms (p99)\n",
-			s.Name, got.Verified, s.unit, got.Seconds, got.Rate, float64(got.Bytes)/1e6, got.Lost, got.Bad+got.Invalid, got.LatencyP50MS, got.LatencyP99MS)
-		if code := readers[i].ExitCode(); code != 0 {
-			failed = append(failed, fmt.Errorf("the %s reader ended with code %d: %d lost, %d bad %s", s.Name, code, got.Lost, got.Bad, got.FirstBad))
+			s.Name, got.Verified, s.unit, got.Seconds, got.Rate, float64(got.Bytes)/1e6, lost, got.Bad+got.Invalid, got.LatencyP50MS, got.LatencyP99MS)
+		if written.LateSkipped > 0 {
+			fmt.Printf("         (this machine was too busy for the writer, which left %d of its %s out)\n", written.LateSkipped, s.unit)
+		}
+		if lost > 0 || got.Bad > 0 || got.Invalid > 0 || got.Verified == 0 {
+			failed = append(failed, fmt.Errorf("%s: %d %s verified, %d lost, %d invalid, %d bad %s", s.Name, got.Verified, s.unit, lost, got.Invalid, got.Bad, got.FirstBad))
 		}
 	}
 	return errors.Join(failed...)

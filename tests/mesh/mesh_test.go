@@ -121,3 +121,18 @@ func TestConnect(t *testing.T) {
 		t.Error("a bad id was accepted")
 	}
 }
+
+func TestLostInTransit(t *testing.T) {
+	for _, tc := range []struct{ lost, gaps, skipped, want uint64 }{
+		{0, 0, 5, 0}, // the writer skipped outside the reader's time
+		{5, 5, 5, 0}, // all of it the writer's
+		{7, 5, 5, 2}, // two came too late
+		{5, 5, 3, 2}, // two gaps are not the writer's
+		{5, 0, 5, 5}, // nothing but late ones
+		{5, 9, 9, 0},
+	} {
+		if got := (Totals{Lost: tc.lost, Gaps: tc.gaps}).LostInTransit(Written{LateSkipped: tc.skipped}); got != tc.want {
+			t.Errorf("%+v: %d", tc, got)
+		}
+	}
+}

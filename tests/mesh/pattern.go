@@ -45,6 +45,12 @@ type Written struct {
 	LateSkipped uint64 `json:"late_skipped"`
 }
 
+// LostInTransit is what the reader missed and the writer wrote: indexes that the
+// writer itself left out, because it was late on a busy machine, are not the
+// agents' to deliver. It is what it says as long as the writer skipped nothing
+// outside the time of the reader, and too small otherwise.
+func (t Totals) LostInTransit(w Written) uint64 { return t.Lost - min(t.Lost, t.Gaps, w.LateSkipped) }
+
 // Write starts a writer of the flow on a host; it goes on until it is stopped.
 func (m *Mesh) Write(on *Agent, f Flow) (*Process, error) {
 	arguments := append([]string{"write", "--json", "--domain-id", f.DomainID, "--flow-id", f.ID}, f.Options...)

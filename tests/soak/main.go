@@ -143,14 +143,16 @@ func verdict(all []stream, readers, writers []*mesh.Process, duration time.Durat
 		if err != nil {
 			return err
 		}
+		lost := got.LostInTransit(written)
 		fmt.Printf("%-6s %9.2f %s/s, %d verified, %d lost, %d bad, %d invalid; %.1f MB compared; age p50 %.2f ms, p99 %.2f ms, max %.2f ms\n",
-			s.Name, got.Rate, s.unit, got.Verified, got.Lost, got.Bad, got.Invalid, float64(got.Bytes)/1e6, got.LatencyP50MS, got.LatencyP99MS, got.LatencyMaxMS)
+			s.Name, got.Rate, s.unit, got.Verified, lost, got.Bad, got.Invalid, float64(got.Bytes)/1e6, got.LatencyP50MS, got.LatencyP99MS, got.LatencyMaxMS)
 		if written.LateSkipped > 0 {
 			fmt.Printf("       the writer itself was late and left %d indexes out\n", written.LateSkipped)
 		}
 		results[s.prefix+s.unit+"_per_s"] = got.Rate
-		results[s.prefix+s.unit+"_lost"] = float64(got.Lost)
+		results[s.prefix+s.unit+"_lost"] = float64(lost)
 		results[s.prefix+"bad_"+s.unit] = float64(got.Bad + got.Invalid)
+		results[s.Name+"_left_out_by_writer"] = float64(written.LateSkipped)
 		results[s.Name+"_age_p50_ms"], results[s.Name+"_age_p99_ms"] = got.LatencyP50MS, got.LatencyP99MS
 		if i == 0 {
 			results["seconds"] = got.Seconds
@@ -159,8 +161,8 @@ func verdict(all []stream, readers, writers []*mesh.Process, duration time.Durat
 		switch {
 		case got.Bad > 0:
 			failed = append(failed, fmt.Sprintf("%s: bad: %s", s.Name, got.FirstBad))
-		case got.Invalid > 0, got.Lost > 0, got.Rate < s.least, got.Seconds < duration.Seconds()-1:
-			failed = append(failed, fmt.Sprintf("%s: %d lost, %d invalid, %.2f %s/s (want %.0f), %.1f s", s.Name, got.Lost, got.Invalid, got.Rate, s.unit, s.rate, got.Seconds))
+		case got.Invalid > 0, lost > 0, got.Rate < s.least, got.Seconds < duration.Seconds()-1:
+			failed = append(failed, fmt.Sprintf("%s: %d lost, %d invalid, %.2f %s/s (want %.0f), %.1f s", s.Name, lost, got.Invalid, got.Rate, s.unit, s.rate, got.Seconds))
 		}
 	}
 	if err := save(results); err != nil {
