@@ -84,6 +84,7 @@ type reader struct {
 	lastHead  uint64
 	headSeen  uint64 // TAI ns when lastHead was looked at
 	checkedAt time.Time
+	commit    uint64 // samples in a commit, as the flow's hint says
 }
 
 func runRead(ctx context.Context, args []string, t terminal) error {
@@ -172,7 +173,7 @@ func (r *reader) open(ctx context.Context) error {
 			return err
 		} else if !slices.Contains(r.totals.Inodes, info.Inode) {
 			r.totals.Inodes = append(r.totals.Inodes, info.Inode)
-			r.totals.Inode = info.Inode
+			r.totals.Inode, r.commit = info.Inode, uint64(info.MaxCommitBatchSizeHint)
 		}
 		r.totals.Format = r.def.MediaType
 		return nil
@@ -245,27 +246,45 @@ func headMove(last, now uint64, lookedAt, at uint64, rate mxl.Rational, depth ui
 }
 
 // look takes the head in and returns the next index to read, given the one that was next. next 0 is a reader that has
-// not begun: it begins after the head, so that what it reads is fresh; in a flow without a head at the first index.
+// not begun: it begins after the head, so that what it reads is fresh; in a flow without a head with its first index.
 func (r *reader) look(head, next, depth uint64) uint64 {
 	now := mxl.Now()
 	back, jump := headMove(r.lastHead, head, r.headSeen, now, r.def.Rate, depth)
 	switch {
-	case next == 0 && r.lastHead == 0 && r.headSeen == 0:
+	case next == 0 && r.headSeen == 0:
 		if head != 0 {
-			next = head + 1
+			next = r.after(head)
 		}
 	case next == 0 && head != 0:
-		next = head
+		next = r.newest(head)
 	case back:
 		r.totals.HeadWentBack++
-		next = head + 1
+		next = r.after(head)
 	case jump:
 		r.totals.Jumps++
-		r.gap(head - next)
-		next = head
+		if first := r.newest(head); first > next {
+			r.gap(first - next)
+			next = first
+		}
 	}
 	r.lastHead, r.headSeen = head, now
 	return next
+}
+
+// after is the first index that is not there yet: a head is the newest grain, but the sample after the newest one.
+func (r *reader) after(head uint64) uint64 {
+	if r.def.Format.Continuous() {
+		return head
+	}
+	return head + 1
+}
+
+// newest is the first index of the newest commit.
+func (r *reader) newest(head uint64) uint64 {
+	if r.def.Format.Continuous() {
+		return head - min(head, r.commit)
+	}
+	return head
 }
 
 // gap counts indexes that were never written.

@@ -49,7 +49,7 @@ func (r *reader) grains(ctx context.Context) error {
 
 // oneGrain reads index, which is not above the head, and returns how far to go on.
 func (r *reader) oneGrain(ctx context.Context, ring *mxl.DiscreteReader, payload pattern.Grains, index uint64, seen uint32) (uint64, error) {
-	checked := 0
+	checked, left := 0, false
 	for {
 		slices := mxl.AllSlices
 		if r.options.partial {
@@ -69,9 +69,13 @@ func (r *reader) oneGrain(ctx context.Context, ring *mxl.DiscreteReader, payload
 		case errors.Is(err, mxl.ErrTooEarly):
 			// Some slices are still to come, unless the writer has gone on.
 			if ring.Head() > index {
-				r.totals.Incomplete++
-				r.totals.Lost++
-				return 1, nil
+				if left { // and nothing came between the two looks
+					r.totals.Incomplete++
+					r.totals.Lost++
+					return 1, nil
+				}
+				left = true
+				continue
 			}
 			if err := r.goOn(ctx); err != nil {
 				return 0, err

@@ -20,7 +20,7 @@ func (r *reader) samples(ctx context.Context) error {
 		payload = pattern.NewSamples(r.options.flow)
 		poll    = commitPeriod(ring.Info())
 		marks   = make([]sampleState, ring.MaxCount())
-		next    uint64 // the first sample that was not read, that is the head of the samples that were
+		next    uint64 // the first sample that was not read
 	)
 	r.lastHead, r.headSeen = 0, 0
 	for {
@@ -30,9 +30,7 @@ func (r *reader) samples(ctx context.Context) error {
 		seen := ring.Sync()
 		head := ring.Head()
 		last := r.lastHead
-		if next = r.look(head, next, ring.MaxCount()); next == head+1 {
-			next = head // a head is an exclusive end: sample head is the next one
-		}
+		next = r.look(head, next, ring.MaxCount())
 		if head != last && last != 0 {
 			r.totals.Batches++
 			r.latency.add(mxl.Now(), r.def.Rate.TimeOf(head))

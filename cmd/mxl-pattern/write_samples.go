@@ -73,19 +73,7 @@ func (w *writer) batch(ring *mxl.ContinuousWriter, payload pattern.Samples, inde
 	if err != nil {
 		return fmt.Errorf("open samples before %d: %w", index, err)
 	}
-	err = mxl.Guard(func() error {
-		for channel := range ring.ChannelCount() {
-			first, second := windowBytes(ring, window, channel)
-			if ring.WordSize() == 8 {
-				payload.Fill64(first, channel, index-count)
-				payload.Fill64(second, channel, index-count+window.First)
-			} else {
-				payload.Fill32(first, channel, index-count)
-				payload.Fill32(second, channel, index-count+window.First)
-			}
-		}
-		return nil
-	})
+	err = mxl.Guard(func() error { fillWindow(ring, payload, window, index-count); return nil })
 	if err != nil {
 		return fmt.Errorf("fill samples before %d: %w", index, err)
 	}
@@ -97,6 +85,19 @@ func (w *writer) batch(ring *mxl.ContinuousWriter, payload pattern.Samples, inde
 	w.totals.Bytes += count * uint64(ring.WordSize()*ring.ChannelCount())
 	w.note(index)
 	return nil
+}
+
+// fillWindow writes the samples from number first on into a window of every channel.
+func fillWindow(ring *mxl.ContinuousWriter, payload pattern.Samples, window mxl.Window, first uint64) {
+	fill := payload.Fill32
+	if ring.WordSize() == 8 {
+		fill = payload.Fill64
+	}
+	for channel := range ring.ChannelCount() {
+		a, b := windowBytes(ring, window, channel)
+		fill(a, channel, first)
+		fill(b, channel, first+window.First)
+	}
 }
 
 // sampleRing is the geometry that readers and writers of samples share.
