@@ -22,7 +22,10 @@ import (
 // at the least for as long as it wants the flow; the original every 200 ms.
 const sourceLease = 60 * time.Second
 
-var errDomainNotLocal = errors.New("domain not local")
+var (
+	errDomainNotLocal = errors.New("domain not local")
+	errGroupEnded     = errors.New("the replication is being closed, ask again")
+)
 
 // sourceLane is what the source table needs of a fabrics.Source.
 type sourceLane interface {
@@ -160,6 +163,17 @@ func (s *sources) ask(req peers.ReplicationRequest, domainPath string, info fabr
 		return peers.ReplicationAnswer{ReplicationID: row.id, State: stateLinkDown, Error: linkDown}, nil
 	}
 	err = s.setTarget(group, domainPath, rk.Dest, info)
+	if errors.Is(err, errGroupEnded) {
+		// The last destination before this one was just released; begin anew.
+		s.mu.Lock()
+		if s.groups[gk] == group {
+			delete(s.groups, gk)
+		}
+		group = s.group(gk)
+		row.group = group
+		s.mu.Unlock()
+		err = s.setTarget(group, domainPath, rk.Dest, info)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err != nil {
@@ -188,7 +202,7 @@ func (s *sources) setTarget(g *sourceGroup, domainPath, dest string, info fabric
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.closed {
-		return errors.New("the replication is being closed, ask again")
+		return errGroupEnded
 	}
 	lane := g.open()
 	if lane == nil {
@@ -305,29 +319,30 @@ func (s *sources) release(id, dest string) bool {
 }
 
 // drop takes dest off a group's lane and ends the lane when nobody is left on it.
+// A destination that has asked again meanwhile keeps its target.
 func (s *sources) drop(g *sourceGroup, dest string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	s.mu.Lock()
-	used := false
+	used, asked := false, false
 	for _, row := range s.rows {
 		if row.group == g {
 			used = true
-			break
+			asked = asked || row.key.Dest == dest
 		}
 	}
-	if !used {
+	if !used && s.groups[g.key] == g {
 		delete(s.groups, g.key)
 	}
 	s.mu.Unlock()
-
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if used {
+	switch {
+	case !used:
+		s.end(g)
+	case !asked:
 		if lane := g.open(); lane != nil {
 			lane.RemoveTarget(dest)
 		}
-		return
 	}
-	s.end(g)
 }
 
 // sourceFacts is what sweep judges by.

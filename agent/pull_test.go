@@ -1,0 +1,312 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mxl-stack/mxl-fabrics-agent/fabrics"
+	"github.com/mxl-stack/mxl-fabrics-agent/mxl"
+	"github.com/mxl-stack/mxl-fabrics-agent/peers"
+)
+
+// fakeTarget is a destination lane whose numbers the test sets.
+type fakeTarget struct {
+	mu     sync.Mutex
+	stats  fabrics.TargetStats
+	closed bool
+}
+
+func (f *fakeTarget) Info() fabrics.TargetInfo { return fabrics.TargetInfo{ID: 1, Provider: "tcp"} }
+func (f *fakeTarget) Stats() fabrics.TargetStats {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.stats
+}
+func (f *fakeTarget) Close() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.closed = true
+	return nil
+}
+func (f *fakeTarget) set(change func(*fabrics.TargetStats)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	change(&f.stats)
+}
+func (f *fakeTarget) isClosed() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.closed
+}
+
+// pullBench runs one pull in a synctest bubble. The loop is the bench: it wakes
+// the pull every 200 ms.
+type pullBench struct {
+	*pull
+	mu       sync.Mutex
+	targets  []*fakeTarget
+	asks     []peers.ReplicationRequest
+	releases int
+	answer   peers.ReplicationAnswer
+	askErr   error
+	openErr  error
+	cancel   context.CancelFunc
+}
+
+func newPullBench(t *testing.T) *pullBench {
+	b := &pullBench{answer: peers.ReplicationAnswer{ReplicationID: "id-1", State: statePending}}
+	b.pull = newPull(pullKey{Peer: "a", Domain: "dom", Flow: testFlow}, pullDeps{
+		hostID: "b", bootID: "boot-b",
+		open: func(targetSetup) (targetLane, error) {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			if b.openErr != nil {
+				return nil, b.openErr
+			}
+			f := &fakeTarget{stats: fabrics.TargetStats{Head: mxl.UndefinedIndex}}
+			b.targets = append(b.targets, f)
+			return f, nil
+		},
+		ask: func(_ context.Context, _ string, req peers.ReplicationRequest) (peers.ReplicationAnswer, error) {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			b.asks = append(b.asks, req)
+			return b.answer, b.askErr
+		},
+		release: func(context.Context, string, string, string) error {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			b.releases++
+			return nil
+		},
+		ports: newPortPool(23500, 2), setups: make(chan struct{}, 1),
+		ended: func(pullKey, string, fabrics.Provider, bool, fabrics.TargetStats) {}, now: time.Now, log: slog.New(slog.DiscardHandler),
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	b.cancel = cancel
+	go b.run(ctx)
+	return b
+}
+
+// passes makes n reconcile passes, 200 ms apart.
+func (b *pullBench) passes(n int, wish pullWish) {
+	for range n {
+		b.want(wish)
+		time.Sleep(passEvery) // the bubble's clock
+	}
+	synctest.Wait()
+}
+
+func (b *pullBench) counts() (targets, asks, releases int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.targets), len(b.asks), b.releases
+}
+
+func aWish() pullWish {
+	return pullWish{pullFacts: wantedFacts(), ControlURL: "http://a/api/v1", Provider: fabrics.TCP, Address: "127.0.0.1"}
+}
+
+func TestPullSetsUpAsksAndGoesActive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newPullBench(t)
+		defer b.cancel()
+		b.passes(1, aWish())
+		if targets, asks, _ := b.counts(); targets != 1 || asks != 1 {
+			t.Fatalf("%d targets, %d questions after the first pass; want one each", targets, asks)
+		}
+		if b.asks[0].DestHostID != "b" || b.asks[0].DestBootID != "boot-b" || b.asks[0].DomainID != "dom" {
+			t.Errorf("asked %+v", b.asks[0])
+		}
+		if s := b.seen.Load().State; s != statePending {
+			t.Errorf("state %s before the first grain", s)
+		}
+		head := uint64(50)
+		b.answer = peers.ReplicationAnswer{ReplicationID: "id-1", State: stateActive, OriginHead: &head}
+		b.targets[0].set(func(s *fabrics.TargetStats) { s.Connected, s.Grains, s.Bytes, s.Head = true, 3, 300, 49 })
+		b.passes(2, aWish())
+		v := b.seen.Load()
+		if v.State != stateActive || v.Grains != 3 || v.Bytes != 300 || v.Head != 49 || v.Error != "" {
+			t.Errorf("view %+v", v)
+		}
+		// While grains flow the question is repeated every two seconds only.
+		_, before, _ := b.counts()
+		for i := range 50 {
+			b.targets[0].set(func(s *fabrics.TargetStats) { s.Grains = uint64(4 + i) })
+			b.passes(1, aWish())
+		}
+		if _, after, _ := b.counts(); after-before < 4 || after-before > 6 {
+			t.Errorf("%d questions in 10 s, want about 5", after-before)
+		}
+	})
+}
+
+func TestPullReleases(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newPullBench(t)
+		defer b.cancel()
+		b.passes(1, aWish())
+		b.want(pullWish{ControlURL: "http://a/api/v1"})
+		synctest.Wait()
+		if !b.over() || !b.targets[0].isClosed() || b.releases != 1 {
+			t.Errorf("over %v, closed %v, %d releases", b.over(), b.targets[0].isClosed(), b.releases)
+		}
+	})
+}
+
+func TestPullShutdownTellsNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newPullBench(t)
+		b.passes(1, aWish())
+		b.cancel()
+		synctest.Wait()
+		if !b.over() || !b.targets[0].isClosed() || b.releases != 0 {
+			t.Errorf("over %v, closed %v, %d releases; want a closed target and no release", b.over(), b.targets[0].isClosed(), b.releases)
+		}
+	})
+}
+
+func TestPullAsksAtOnceWhenTheConnectionGoes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newPullBench(t)
+		defer b.cancel()
+		b.answer.State = stateActive
+		b.passes(1, aWish())
+		b.targets[0].set(func(s *fabrics.TargetStats) { s.Connected, s.Grains, s.Head = true, 1, 1 })
+		b.passes(1, aWish())
+		_, before, _ := b.counts()
+		b.targets[0].set(func(s *fabrics.TargetStats) { s.Connected = false })
+		b.passes(1, aWish())
+		if _, after, _ := b.counts(); after != before+1 {
+			t.Errorf("%d questions after the connection went, want one", after-before)
+		}
+	})
+}
+
+func TestPullDropsItsTargetWhenThePeerRestarted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newPullBench(t)
+		defer b.cancel()
+		b.passes(1, aWish())
+		w := aWish()
+		w.BootID = "boot-2"
+		b.passes(1, w)
+		if targets, _, releases := b.counts(); targets != 2 || !b.targets[0].isClosed() || releases != 1 {
+			t.Errorf("%d targets, first closed %v, %d releases", targets, b.targets[0].isClosed(), releases)
+		}
+		if r := b.seen.Load().Restarts; r != 1 {
+			t.Errorf("restarts %d, want 1", r)
+		}
+	})
+}
+
+func TestPullLinkDownAndUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newPullBench(t)
+		defer b.cancel()
+		b.passes(1, aWish())
+		w := aWish()
+		w.LinkUp, w.LinkReason = false, "no carrier on x (down)"
+		b.passes(20, w)
+		targets, asks, releases := b.counts()
+		v := b.seen.Load()
+		if targets != 1 || asks != 1 || releases != 1 || v.State != stateLinkDown || v.Error != "no carrier on x (down)" {
+			t.Errorf("while down: %d targets, %d questions, %d releases, %s %q", targets, asks, releases, v.State, v.Error)
+		}
+		b.passes(1, aWish())
+		if targets, asks, _ := b.counts(); targets != 2 || asks != 2 {
+			t.Errorf("after up: %d targets, %d questions; want fresh ones at once", targets, asks)
+		}
+	})
+}
+
+func TestPullBacksOffFromAFailingPeer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newPullBench(t)
+		defer b.cancel()
+		b.askErr = errors.New("http 500: origin flow not found")
+		b.passes(300, aWish()) // a minute
+		targets, asks, _ := b.counts()
+		if asks < 5 || asks > 9 {
+			t.Errorf("%d questions in a minute of failures, want the doubling back-off", asks)
+		}
+		if targets > 4 {
+			t.Errorf("%d targets set up in a minute of failures", targets)
+		}
+		v := b.seen.Load()
+		if v.State != stateError || v.Error != "http 500: origin flow not found" {
+			t.Errorf("view %s %q", v.State, v.Error)
+		}
+		b.mu.Lock()
+		b.askErr = nil
+		b.mu.Unlock()
+		b.passes(160, aWish())
+		if s := b.seen.Load().State; s != statePending {
+			t.Errorf("state %s after the peer recovered", s)
+		}
+	})
+}
+
+func TestPullSetUpFailureAndPortPool(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newPullBench(t)
+		defer b.cancel()
+		b.openErr = errors.New("provider tcp has no interface for 192.0.2.1")
+		b.passes(50, aWish())
+		if v := b.seen.Load(); v.State != stateError || v.Error != b.openErr.Error() || v.Restarts == 0 {
+			t.Errorf("view %+v", v)
+		}
+		b.mu.Lock()
+		b.openErr = nil
+		b.mu.Unlock()
+		b.passes(170, aWish())
+		if targets, _, _ := b.counts(); targets == 0 {
+			t.Errorf("%d targets; ports of failed set-ups were not given back", targets)
+		}
+	})
+}
+
+func TestPullHaltLeavesTheMirrorAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newPullBench(t)
+		defer b.cancel()
+		b.passes(1, aWish())
+		b.halt()
+		if !b.targets[0].isClosed() {
+			t.Fatal("halt returned before the target was closed")
+		}
+		w := aWish()
+		w.MirrorReady = false
+		b.passes(5, w)
+		if targets, _, _ := b.counts(); targets != 1 {
+			t.Error("a target was set up while the mirror is being changed")
+		}
+		w = aWish()
+		w.MirrorGeneration = 2
+		b.passes(1, w)
+		if targets, _, _ := b.counts(); targets != 2 {
+			t.Error("no target on the new mirror")
+		}
+	})
+}
+
+func TestPortPool(t *testing.T) {
+	p := newPortPool(23500, 2)
+	first, err1 := p.take()
+	second, err2 := p.take()
+	if err1 != nil || err2 != nil || first == second {
+		t.Fatalf("%d %v, %d %v", first, err1, second, err2)
+	}
+	if _, err := p.take(); err == nil || err.Error() != "all 2 fabric ports from 23500 are in use: raise FABRIC_PORT_COUNT" {
+		t.Errorf("exhausted pool: %v", err)
+	}
+	p.give(first)
+	if again, err := p.take(); err != nil || again != first {
+		t.Errorf("%d %v, want the port that was given back", again, err)
+	}
+}
