@@ -94,12 +94,14 @@ func soak(ctx context.Context, duration time.Duration) error {
 	return verdict(all, readers, writers, duration)
 }
 
-// watch shows progress until every reader has ended.
+// watch shows progress every five seconds, and errors of a replication when they
+// come, until every reader has ended.
 func watch(ctx context.Context, m *mesh.Mesh, all []stream, readers []*mesh.Process, began time.Time, duration time.Duration) error {
-	tick := time.NewTicker(5 * time.Second)
+	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
 	limit := time.NewTimer(duration + 30*time.Second)
 	defer limit.Stop()
+	shown, errors := began, map[string]uint64{}
 	for _, r := range readers {
 		for r.Running() {
 			select {
@@ -108,24 +110,29 @@ func watch(ctx context.Context, m *mesh.Mesh, all []stream, readers []*mesh.Proc
 			case <-limit.C:
 				return fmt.Errorf("%s has not ended %v after its time: nothing arrives", r.Name, 30*time.Second)
 			case <-r.Done():
-			case <-tick.C:
-				fmt.Printf("  %3.0f s%s\n", time.Since(began).Seconds(), progress(ctx, m, all))
+			case now := <-tick.C:
+				full := now.Sub(shown) >= 5*time.Second
+				line := ""
+				for _, s := range all {
+					row, err := m.B.Replication(ctx, s.ID)
+					switch {
+					case err != nil:
+						line += fmt.Sprintf("  %s: %v", s.Name, err)
+					case full || row.Errors > errors[s.ID]:
+						line += fmt.Sprintf("  %s: %s, %d transfers, lag %.1f ms, errors %d %s", s.Name, row.State, row.Grains, row.LagMS, row.Errors, row.LastError)
+					}
+					errors[s.ID] = row.Errors
+				}
+				if full {
+					shown = now
+				}
+				if line != "" {
+					fmt.Printf("  %5.1f s%s\n", now.Sub(began).Seconds(), line)
+				}
 			}
 		}
 	}
 	return nil
-}
-
-func progress(ctx context.Context, m *mesh.Mesh, all []stream) (line string) {
-	for _, s := range all {
-		row, err := m.B.Replication(ctx, s.ID)
-		if err != nil {
-			line += fmt.Sprintf("  %s: %v", s.Name, err)
-			continue
-		}
-		line += fmt.Sprintf("  %s: %s, %d transfers, lag %.1f ms, errors %d", s.Name, row.State, row.Grains, row.LagMS, row.Errors)
-	}
-	return line
 }
 
 // verdict writes soak.json, prints the result and says what was not as it
