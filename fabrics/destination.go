@@ -70,6 +70,7 @@ type destination struct {
 	transfers  [maxInFlight]transfer
 	first      int
 	flying     int
+	slowest    int64 // transfer time, the largest with decay
 	progressed int64 // last completion, or post when nothing was in flight
 
 	fresh              int // transfers of the batch that is not posted yet

@@ -8,11 +8,12 @@ const fillLimit = 64
 // fillGrains puts into the batch what d may be sent now.
 func (l *sourceLane) fillGrains(d *destination, head uint64, now int64) {
 	r := l.origin.reader.grains
+	spare := uint64((d.slowest + l.origin.period - 1) / l.origin.period)
 	for range fillLimit {
 		if d.flying >= d.window || l.writes.Room() < maxGrainWrites {
 			return
 		}
-		v := grainView{head: head, depth: l.origin.length}
+		v := grainView{head: head, depth: l.origin.length, spare: spare}
 		if d.cursor.index != undefinedIndex {
 			h := r.Header(r.SlotOf(d.cursor.index))
 			v.index, v.invalid = h.Index, h.Invalid()
@@ -23,7 +24,7 @@ func (l *sourceLane) fillGrains(d *destination, head uint64, now int64) {
 		case grainWait:
 			return
 		case grainJump:
-			if !l.jump(d, head, now) {
+			if !l.jump(d, head, usableDepth(v.depth, spare), now) {
 				return
 			}
 		case grainSkip:
@@ -39,7 +40,7 @@ func (l *sourceLane) fillGrains(d *destination, head uint64, now int64) {
 
 // jump moves a destination that is outside the ring and reports whether it can go
 // on in this pass.
-func (l *sourceLane) jump(d *destination, head uint64, now int64) bool {
+func (l *sourceLane) jump(d *destination, head, usable uint64, now int64) bool {
 	at := d.cursor.index
 	r := l.origin.reader.grains
 	d.cursor = grainCursor{index: head}
@@ -56,7 +57,7 @@ func (l *sourceLane) jump(d *destination, head uint64, now int64) bool {
 	case r.Header(r.SlotOf(head-1)).Index < at:
 		// The index before the head was not written: the origin jumped, nothing was
 		// lost. (A writer that only was fast has written it.)
-		d.cursor.index = max(at, head-usableDepth(l.origin.length)+1)
+		d.cursor.index = max(at, head-usable+1)
 		l.gaps(d.cursor.index-1, d.cursor.index-at)
 	default:
 		d.numbers.skipped.Add(head - at)

@@ -11,9 +11,11 @@ type grainCursor struct {
 }
 
 // grainView is what the origin shows when a destination's next step is decided:
-// its head, its depth, and the header in the cursor's slot.
+// its head, its depth, how many grains it makes while one is sent, and the header in
+// the cursor's slot.
 type grainView struct {
 	head, depth  uint64
+	spare        uint64
 	index        uint64
 	invalid      bool
 	valid, total int
@@ -54,7 +56,7 @@ func nextGrain(c grainCursor, v grainView, partial bool) grainStep {
 			return grainStep{action: grainJump}
 		}
 		return grainStep{action: grainWait}
-	case v.head-c.index >= usableDepth(v.depth):
+	case v.head-c.index >= usableDepth(v.depth, v.spare):
 		return grainStep{action: grainJump}
 	}
 	later := v.head > c.index
@@ -89,10 +91,13 @@ func nextGrain(c grainCursor, v grainView, partial bool) grainStep {
 	return grainStep{action: grainWait}
 }
 
-// usableDepth is how many indexes back from the head are still sent.
-func usableDepth(depth uint64) uint64 {
-	if depth > 2 {
-		return depth - 1
+// usableDepth is how many indexes back from the head are still sent: the oldest slot
+// may be opened by the writer at any moment, and spare more until a transfer is done.
+// At least half the ring is used.
+func usableDepth(depth, spare uint64) uint64 {
+	half := (depth + 1) / 2
+	if depth < 2 || spare+1 >= depth-half {
+		return max(half, 1)
 	}
-	return max(depth, 1)
+	return depth - 1 - spare
 }

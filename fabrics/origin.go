@@ -104,6 +104,7 @@ type origin struct {
 	reader originReader
 	memory registrations // grain files in slot order, or the channels
 	rate   mxl.Rational
+	period int64  // of one grain or sample, nanoseconds
 	length uint64 // grains in the ring, or samples per channel
 
 	checkAt  int64 // next comparison with the files
@@ -195,7 +196,7 @@ func (l *sourceLane) install(r originReader, now int64) error {
 	if err != nil {
 		return errors.Join(fmt.Errorf("register origin: %w", err), memory.close(), r.close())
 	}
-	o.memory = memory
+	o.memory, o.period = memory, max(periodOf(o.rate), 1)
 	l.origin = o
 	if !l.shape.discrete {
 		l.shape.samples.length = o.length

@@ -216,6 +216,7 @@ func (l *sourceLane) complete(token uint64, now int64) {
 	n.head.Store(t.index)
 	n.lastAt.Store(mxl.Now())
 	n.transfer.observe(now-t.posted, now)
+	d.slowest = max(now-t.posted, d.slowest-d.slowest/8)
 	limit := audioStall
 	if l.shape.discrete {
 		limit = grainStall

@@ -1,10 +1,16 @@
 package fabrics
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/mxl-stack/mxl-fabrics-agent/mxl"
 )
+
+// errLate is a transfer that came after a later index: an initiator that does not
+// check what it sends was lapped by its writer. It is ignored, the next ones may be
+// good.
+var errLate = errors.New("index is late")
 
 // commitGrain publishes the slot an immediate names. The index is the one in the
 // header that has landed there (MXL Fabrics reference §6.3). An error means that
@@ -17,6 +23,9 @@ func (l *targetLane) commitGrain(imm grainImmediate) error {
 	c := &l.connection
 	header := w.Header(imm.slot())
 	if c.head != undefinedIndex && header.Index < c.head {
+		if c.head-header.Index < w.Depth() {
+			return errLate
+		}
 		return fmt.Errorf("index %d after %d", header.Index, c.head)
 	}
 	index, err := w.CommitSlot(imm.slot(), uint16(imm.slices()))
@@ -53,6 +62,9 @@ func (l *targetLane) commitSamples(entry uint32) error {
 	previous := uint64(0)
 	if c.head != undefinedIndex {
 		previous = c.head
+	}
+	if head < previous && previous-head < l.samples.length/2 {
+		return errLate
 	}
 	if err := l.samples.checkEntry(l.entry.EntrySize, head, count, previous); err != nil {
 		return err

@@ -235,6 +235,9 @@ func (l *targetLane) take(n int) {
 		}
 		if err != nil {
 			l.numbers.badImmediates.Add(1)
+			if err == errLate {
+				continue
+			}
 			l.lose(fmt.Errorf("immediate %#08x: %w", value, err))
 		}
 	}
