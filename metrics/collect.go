@@ -11,14 +11,17 @@ import (
 func (p *Page) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.
-func (p *Page) Collect(ch chan<- prometheus.Metric) {
+func (p *Page) Collect(ch chan<- prometheus.Metric) { p.scrape(channel{page: p, ch: ch}) }
+
+// scrape sends everything that is not counted by the client library.
+func (p *Page) scrape(to sink) {
 	p.mu.Lock()
 	now := p.now
 	total := p.lanes.total()
 	rebuilds := p.rebuilds.total()
 	p.mu.Unlock()
 
-	out := &rows{page: p, ch: ch, perFlow: now.PerFlow}
+	out := &rows{to: to, perFlow: now.PerFlow}
 	out.host(now)
 	out.replications(now.Replications)
 	out.timing(now.Lanes, total)
@@ -29,8 +32,7 @@ func (p *Page) Collect(ch chan<- prometheus.Metric) {
 // rows gathers the samples of one scrape; those with the same labels are one
 // sample.
 type rows struct {
-	page    *Page
-	ch      chan<- prometheus.Metric
+	to      sink
 	perFlow bool
 	sums    [familyCount]map[string]*sample
 }
@@ -42,35 +44,13 @@ type sample struct {
 
 // emit sends one sample that is known to be the only one of its labels.
 func (r *rows) emit(f family, value float64, labels ...string) {
-	kind := prometheus.GaugeValue
-	if families[f].Kind == Counter {
-		kind = prometheus.CounterValue
-	}
-	desc := r.page.totals[f]
-	if r.perFlow {
-		desc = r.page.perFlow[f]
-	}
-	r.send(desc, func() (prometheus.Metric, error) { return prometheus.NewConstMetric(desc, kind, value, labels...) })
+	r.to.sample(f, r.perFlow, value, labels)
 }
 
 func (r *rows) histogram(f family, b Buckets, labels ...string) {
-	if len(b.Counts) == 0 {
-		return
+	if len(b.Counts) > 0 {
+		r.to.histogram(f, r.perFlow, b, labels)
 	}
-	desc := r.page.totals[f]
-	if r.perFlow {
-		desc = r.page.perFlow[f]
-	}
-	r.send(desc, func() (prometheus.Metric, error) { return b.metric(desc, labels...) })
-}
-
-// send passes a failure on to the scrape: it names the series.
-func (r *rows) send(desc *prometheus.Desc, make func() (prometheus.Metric, error)) {
-	m, err := make()
-	if err != nil {
-		m = prometheus.NewInvalidMetric(desc, err)
-	}
-	r.ch <- m
 }
 
 // add gathers a sample of a family that may have several rows with the same

@@ -3,7 +3,9 @@ package metrics
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"strconv"
 
 	"github.com/prometheus/common/expfmt"
@@ -12,18 +14,27 @@ import (
 // ContentType of the page (agent API reference §2).
 const ContentType = "text/plain; version=0.0.4"
 
-// Text renders the whole page.
+// Text renders the whole page, families in byte order of their names.
 func (p *Page) Text() ([]byte, error) {
+	own := newText()
+	p.scrape(own)
+	blocks := make(map[string][]byte)
+	own.blocks(blocks)
+
 	gathered, err := p.registry.Gather()
 	if err != nil {
 		return nil, fmt.Errorf("gather the metrics: %w", err)
 	}
-	var page bytes.Buffer
-	enc := expfmt.NewEncoder(&page, expfmt.NewFormat(expfmt.TypeTextPlain))
 	for _, f := range gathered {
-		if err := enc.Encode(f); err != nil {
+		var block bytes.Buffer
+		if _, err := expfmt.MetricFamilyToText(&block, f); err != nil {
 			return nil, fmt.Errorf("encode %s: %w", f.GetName(), err)
 		}
+		blocks[f.GetName()] = block.Bytes()
+	}
+	var page bytes.Buffer
+	for _, name := range slices.Sorted(maps.Keys(blocks)) {
+		page.Write(blocks[name])
 	}
 	return page.Bytes(), nil
 }

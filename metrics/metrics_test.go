@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"flag"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -14,8 +15,10 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -117,6 +120,7 @@ func TestSeriesAsDescribed(t *testing.T) {
 		p, s := page(), populated()
 		s.PerFlow = perFlow
 		p.Set(s)
+		p.registry.MustRegister(p)
 		families, err := p.registry.Gather()
 		if err != nil {
 			t.Fatal(err)
@@ -156,6 +160,41 @@ func TestSeriesAsDescribed(t *testing.T) {
 		}
 		for name := range found {
 			t.Errorf("%s is not in the table", name)
+		}
+	}
+}
+
+// TestTextEqualsRegistry holds the page's own rendering to that of the client
+// library, line by line.
+func TestTextEqualsRegistry(t *testing.T) {
+	for _, perFlow := range []bool{true, false} {
+		p, s := page(), populated()
+		s.PerFlow = perFlow
+		s.Peers = append(s.Peers, Peer{HostID: "q\"\\\n{}", Interface: "e,3"})
+		s.TmpfsFree, s.TAIOffset = 1<<60, -37
+		s.Replications[0].LagMS = 1e-9
+		p.Set(s)
+		registry := prometheus.NewPedanticRegistry()
+		registry.MustRegister(p)
+		gathered, err := registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var want bytes.Buffer
+		for _, f := range gathered {
+			if _, err := expfmt.MetricFamilyToText(&want, f); err != nil {
+				t.Fatal(err)
+			}
+		}
+		own, blocks := newText(), make(map[string][]byte)
+		p.scrape(own)
+		own.blocks(blocks)
+		var got bytes.Buffer
+		for _, name := range slices.Sorted(maps.Keys(blocks)) {
+			got.Write(blocks[name])
+		}
+		if diff := cmp.Diff(strings.Split(want.String(), "\n"), strings.Split(got.String(), "\n")); diff != "" {
+			t.Errorf("per flow %v (-library +own):\n%s", perFlow, diff)
 		}
 	}
 }

@@ -14,7 +14,8 @@ const (
 	GrainStall = 40 * time.Millisecond
 )
 
-// Page is the agent's metrics. Its methods may be called from any goroutine;
+// Page is the agent's metrics; it is a prometheus.Collector of all that comes
+// from snapshots and an http.Handler of everything. Its methods may be called from any goroutine;
 // none of them waits for a scrape for longer than it takes to copy maps.
 type Page struct {
 	registry *prometheus.Registry
@@ -46,7 +47,7 @@ func New() *Page {
 		p.registry.MustRegister(p.events[f])
 	}
 	p.startAtZero()
-	p.registry.MustRegister(p, collectors.NewGoCollector(),
+	p.registry.MustRegister(collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), collectors.NewBuildInfoCollector())
 	return p
 }
