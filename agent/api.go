@@ -39,6 +39,9 @@ func (a *Agent) routesTable() []httpapi.Route {
 		get("/api/v1/replications", a.getReplications),
 		get("/api/v1/peers", a.getPeers),
 		get("/api/v1/events", a.hub.ServeHTTP),
+		get("/api/v1/config/export", func(w http.ResponseWriter, _ *http.Request) {
+			httpapi.WriteJSON(w, http.StatusOK, a.store.Export())
+		}),
 		{Method: http.MethodPost, Path: "/api/v1/replications", Handle: a.postReplication},
 		{Method: http.MethodDelete, Path: "/api/v1/replications/{id}/targets/{dest}", Handle: a.deleteTarget},
 		{Method: http.MethodDelete, Path: "/api/v1/replications/{rest...}", Handle: func(w http.ResponseWriter, _ *http.Request) {
