@@ -5,6 +5,9 @@ BIN := build/bin
 FUZZTIME ?= 60s
 DURATION ?= 60s
 RACE ?= 1
+# The version that /api/v1/info shows: the newest release tag, or the source's own.
+VERSION ?= $(shell git describe --tags --match 'v[0-9]*' --dirty 2>/dev/null | sed 's/^v//')
+LDFLAGS := $(if $(VERSION),-X github.com/mxl-stack/mxl-fabrics-agent/agent.Version=$(VERSION))
 
 .PHONY: all build deps demo test check integration bench fuzz soak activation clean
 
@@ -16,7 +19,7 @@ deps:
 
 build: deps
 	@mkdir -p $(BIN)
-	$(GO) build -o $(BIN)/ ./cmd/... ./tests/nmosstandin/cmd/...
+	$(GO) build -ldflags "$(LDFLAGS)" -o $(BIN)/ ./cmd/... ./tests/nmosstandin/cmd/...
 
 # Two agents on loopback, a writer and a registry; ends by itself.
 demo: build
