@@ -41,8 +41,10 @@ type readTotals struct {
 	Partial  uint64 `json:"partial"`  // commits with a part of the slices, with --partial
 	Bytes    uint64 `json:"bytes"`    // compared
 
-	Lost        uint64 `json:"lost"` // passed over: too late, incomplete, and gaps unless --allow-gaps
-	Gaps        uint64 `json:"gaps"` // never written: another index in the slot, or the writer jumped
+	Lost uint64 `json:"lost"` // passed over: too late, incomplete, and gaps unless --allow-gaps
+	// Gaps were never written in this flow: another index is in the slot, or the head jumped further than there was time
+	// to write. On a mirror that may be the origin's doing or the transport's.
+	Gaps        uint64 `json:"gaps"`
 	Jumps       uint64 `json:"jumps"`
 	TooLate     uint64 `json:"too_late"`
 	Incomplete  uint64 `json:"incomplete"`
