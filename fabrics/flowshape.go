@@ -14,7 +14,7 @@ type flowShape struct {
 // accepts says what in a TargetInfo does not fit a flow of this shape that is sent
 // over provider.
 func (f flowShape) accepts(t TargetInfo, provider Provider) error {
-	if t.Provider != string(provider) && t.Provider != "any" {
+	if t.Provider != string(provider) && t.Provider != "unknown" {
 		return fieldError("provider", "%s, this source sends over %s", t.Provider, provider)
 	}
 	if _, err := t.AddrPort(); err != nil {

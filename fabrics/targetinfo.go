@@ -29,7 +29,7 @@ type TargetInfo struct {
 	AddressFormat uint32 // libfabric address format of Address: 2 IPv4, 3 IPv6
 	Address       []byte // raw socket address of the listener
 	ID            uint64 // names the target for its owner; never on the wire
-	Provider      string // tcp, verbs, efa, shm or any
+	Provider      string // tcp, verbs, efa, shm or unknown
 	Regions       []Region
 	Bounce        *Bounce // continuous flows only
 
@@ -91,7 +91,7 @@ func ParseTargetInfo(s string) (TargetInfo, error) {
 	switch t.Provider {
 	case "tcp", "verbs", "efa", "shm":
 	default:
-		t.Provider = "any"
+		t.Provider = "unknown"
 	}
 	if t.Regions, err = regions(top); err != nil {
 		return TargetInfo{}, err
