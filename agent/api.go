@@ -42,6 +42,13 @@ func (a *Agent) routesTable() []httpapi.Route {
 		get("/api/v1/config/export", func(w http.ResponseWriter, _ *http.Request) {
 			httpapi.WriteJSON(w, http.StatusOK, a.store.Export())
 		}),
+		get("/api/v1/config", a.getConfig),
+		get("/api/v1/config/env", a.getConfigEnv),
+		get("/api/v1/config/export", a.getConfigExport),
+		{Method: http.MethodPut, Path: "/api/v1/config", Handle: a.putConfig},
+		{Method: http.MethodPost, Path: "/api/v1/config/import", Handle: a.importConfig},
+		{Method: http.MethodDelete, Path: "/api/v1/mirrors/{domain_id}", Handle: a.deleteMirror},
+		{Method: http.MethodPost, Path: "/api/v1/mirrors/{domain_id}/{flow_id}/rebuild", Handle: a.rebuildMirror},
 		{Method: http.MethodPost, Path: "/api/v1/replications", Handle: a.postReplication},
 		{Method: http.MethodDelete, Path: "/api/v1/replications/{id}/targets/{dest}", Handle: a.deleteTarget},
 		{Method: http.MethodDelete, Path: "/api/v1/replications/{rest...}", Handle: func(w http.ResponseWriter, _ *http.Request) {

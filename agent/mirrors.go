@@ -19,6 +19,7 @@ type mirrorRoom interface {
 	RemoveFlow(ctx context.Context, k mirror.Key, reason mirror.Reason) (mirror.Removal, error)
 	RemoveDomain(ctx context.Context, domainID string, reason mirror.Reason) (mirror.Removal, error)
 	ReplaceFlow(ctx context.Context, o mirror.Origin) (mirror.Rebuilt, error)
+	RebuildFlow(ctx context.Context, k mirror.Key) (mirror.Rebuilt, error)
 }
 
 // setupsAtOnce bounds how many mirror flows, or targets, are made at the same
@@ -182,6 +183,19 @@ func (m *mirrorDeeds) removeDomain(ctx context.Context, domainID string, flows [
 			m.set(f, m.room.Held(f))
 		}
 		done(removal, err)
+	})
+}
+
+// rebuildFlow makes a mirror flow anew from its own definition, readers or not.
+// done hears how it went; it is not called when the answer is false.
+func (m *mirrorDeeds) rebuildFlow(ctx context.Context, k mirror.Key, done func(mirror.Rebuilt, error)) bool {
+	return m.start(ctx, k, func(ctx context.Context) {
+		m.halt(k)
+		m.note(k, mirror.TestHook)
+		rebuilt, err := m.room.RebuildFlow(ctx, k)
+		m.outcome(k, "mirror_writer_failed", err)
+		m.set(k, rebuilt.Flow)
+		done(rebuilt, err)
 	})
 }
 
