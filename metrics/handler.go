@@ -32,11 +32,15 @@ func (p *Page) Text() ([]byte, error) {
 		}
 		blocks[f.GetName()] = block.Bytes()
 	}
-	var page bytes.Buffer
-	for _, name := range slices.Sorted(maps.Keys(blocks)) {
-		page.Write(blocks[name])
+	size := 0
+	for _, block := range blocks {
+		size += len(block)
 	}
-	return page.Bytes(), nil
+	page := make([]byte, 0, size)
+	for _, name := range slices.Sorted(maps.Keys(blocks)) {
+		page = append(page, blocks[name]...)
+	}
+	return page, nil
 }
 
 // ServeHTTP answers with the page, never chunked.

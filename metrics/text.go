@@ -65,7 +65,7 @@ func (t *text) pairs(f family, perFlow bool, values []string) string {
 
 func (t *text) sample(f family, perFlow bool, value float64, labels []string) {
 	pairs := t.pairs(f, perFlow, labels)
-	t.families[f] = append(t.families[f], line{labels: pairs, text: appendSample(nil, families[f].Name, "", pairs, "", value)})
+	t.families[f] = append(t.families[f], line{labels: pairs, text: appendSample(make([]byte, 0, len(families[f].Name)+len(pairs)+24), families[f].Name, "", pairs, "", value)})
 }
 
 func (t *text) histogram(f family, perFlow bool, b Buckets, labels []string) {
@@ -133,7 +133,11 @@ func (t *text) blocks(into map[string][]byte) {
 		}
 		s := families[f]
 		slices.SortFunc(lines, func(a, b line) int { return strings.Compare(a.labels, b.labels) })
-		block := make([]byte, 0, len(lines)*(len(lines[0].text)+16)+256)
+		size := len(s.Name) + len(s.Help) + 128
+		for _, l := range lines {
+			size += len(l.text)
+		}
+		block := make([]byte, 0, size)
 		block = append(block, "# HELP "+s.Name+" "+s.Help+"\n# TYPE "+s.Name+" "+string(s.Kind)+"\n"...)
 		for _, l := range lines {
 			block = append(block, l.text...)

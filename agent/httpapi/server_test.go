@@ -149,7 +149,7 @@ func TestStreamOnTheWire(t *testing.T) {
 func TestStreamOutlivesReadTimeout(t *testing.T) {
 	hub := NewHub(quiet)
 	s := New(Config{Routes: []Route{{"GET", "/events", hub.ServeHTTP}}, Log: quiet})
-	s.http.ReadTimeout, s.http.WriteTimeout = 50*time.Millisecond, 50*time.Millisecond
+	s.http.ReadTimeout, s.http.WriteTimeout = 300*time.Millisecond, 300*time.Millisecond
 	if err := s.Listen(); err != nil {
 		t.Fatal(err)
 	}
@@ -157,7 +157,7 @@ func TestStreamOutlivesReadTimeout(t *testing.T) {
 	go func() { done <- s.Serve() }()
 	conn := dial(t, s, "GET /events HTTP/1.1\r\nHost: x\r\n\r\n")
 	r := bufio.NewReader(conn)
-	deadline := time.Now().Add(400 * time.Millisecond)
+	deadline := time.Now().Add(900 * time.Millisecond)
 	for n := 0; time.Now().Before(deadline); n++ {
 		hub.Publish(EventPeer, "", n)
 		for {
