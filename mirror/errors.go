@@ -81,3 +81,12 @@ func (e *BusyError) Error() string {
 
 // Unwrap returns ErrBusy.
 func (e *BusyError) Unwrap() error { return ErrBusy }
+
+// Reason is the rebuild reason of a flow that is replaced for the difference:
+// origin_config_changed, or replaced when something else did it.
+func (e *DiffersError) Reason() Reason {
+	if e.Damaged != nil {
+		return Replaced
+	}
+	return OriginConfigChanged
+}

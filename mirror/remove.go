@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 
 	"github.com/google/uuid"
 	"golang.org/x/sys/unix"
@@ -75,10 +76,14 @@ func (r *Room) RemoveDomain(ctx context.Context, domainID string, reason Reason)
 		return Removal{}, err
 	}
 	defer d.close()
+	before := d.flowFiles()
 	closed := r.take(k)
 	err = closeAll(closed)
 	if err == nil {
 		err = r.free(ctx, d, k, mustBeFree)
+	}
+	if err == nil && !maps.Equal(before, d.flowFiles()) {
+		err = fmt.Errorf("%w: %s", ErrChanged, d.path)
 	}
 	if err != nil {
 		return Removal{}, errors.Join(err, r.reopen(d, closed))
@@ -86,6 +91,29 @@ func (r *Room) RemoveDomain(ctx context.Context, domainID string, reason Reason)
 	r.making.Lock()
 	defer r.making.Unlock()
 	return r.removeOpenDomain(d, reason)
+}
+
+// unchanged makes sure that the name of the domain still leads to the directory
+// that was checked.
+func (r *Room) unchanged(d *domainDirectory) error {
+	now, err := r.openDomain(d.id)
+	if err != nil {
+		return fmt.Errorf("%w: %s: %w", ErrChanged, d.path, err)
+	}
+	defer now.close()
+	if now.file != d.file {
+		return fmt.Errorf("%w: %s", ErrChanged, d.path)
+	}
+	return nil
+}
+
+// flowFiles identifies the directories of all flows.
+func (d *domainDirectory) flowFiles() map[uuid.UUID]FileID {
+	files := map[uuid.UUID]FileID{}
+	for _, id := range d.flows() {
+		files[id], _ = d.flowFile(Key{d.id, id})
+	}
+	return files
 }
 
 // openOwn opens the domain of a mirror that must exist.
@@ -149,7 +177,11 @@ func (r *Room) removeFlow(ctx context.Context, d *domainDirectory, k Key, reason
 	}
 	r.making.Lock()
 	defer r.making.Unlock()
-	if err := d.unlinkFlow(k, before); err != nil {
+	err = r.unchanged(d)
+	if err == nil {
+		err = d.unlinkFlow(k, before)
+	}
+	if err != nil {
 		return errors.Join(err, r.reopen(d, closed))
 	}
 	r.forget(k)
@@ -206,14 +238,8 @@ func (r *Room) removeOpenDomain(d *domainDirectory, reason Reason) (Removal, err
 	if err := closeAll(r.take(Key{DomainID: d.id})); err != nil {
 		return removal, err
 	}
-	now, err := r.openDomain(d.id)
-	if err != nil {
-		return removal, fmt.Errorf("%w: %s: %w", ErrChanged, d.path, err)
-	}
-	same := now.file == d.file
-	now.close()
-	if !same {
-		return removal, fmt.Errorf("%w: %s", ErrChanged, d.path)
+	if err := r.unchanged(d); err != nil {
+		return removal, err
 	}
 	for _, id := range d.flows() {
 		removal.Flows = append(removal.Flows, Key{d.id, id})

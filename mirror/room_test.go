@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -423,4 +424,40 @@ func TestAFlowThatSomethingElseReplaced(t *testing.T) {
 	if err != nil || done.Flow == nil || done.Flow.Inode == old.Inode {
 		t.Fatalf("ReplaceFlow: %+v, %v", done, err)
 	}
+}
+
+// BenchmarkSurvey is what a reconcile pass costs on disk with 100 mirror flows
+// in 10 domains.
+func BenchmarkSurvey(b *testing.B) {
+	r := openRoom(b, shmRoot(b))
+	origins := make([]Origin, 0, 100)
+	for i := range 100 {
+		o := origin("data", i+1)
+		o.DomainID = fmt.Sprintf("domain-%d", i%10)
+		mustEnsure(b, r, o)
+		origins = append(origins, o)
+	}
+	b.Run("survey", func(b *testing.B) {
+		for b.Loop() {
+			if list, err := r.Survey(); err != nil || len(list) != 10 {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("ensure held", func(b *testing.B) {
+		for b.Loop() {
+			for _, o := range origins {
+				if _, _, err := r.EnsureFlow(o); err != nil {
+					b.Fatal(err)
+				}
+			}
+		}
+	})
+	b.Run("watched", func(b *testing.B) {
+		for b.Loop() {
+			if w := r.Watched(); w.Err != nil {
+				b.Fatal(w.Err)
+			}
+		}
+	})
 }

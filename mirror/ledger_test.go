@@ -1,0 +1,378 @@
+package mirror
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+)
+
+// warm is a world with one live mirror, past the start guard.
+func warm(t *testing.T) (*world, Origin, Origin) {
+	w := newWorld(t)
+	w.set.IdleGrace = 40 * time.Second
+	o, other := origin("data", 1), origin("data", 2)
+	w.peer(testSource).offer(o)
+	w.peer(testSource).offer(other)
+	w.demand[o.Key] = true
+	w.run(StartGuard + 4*time.Second)
+	t.Cleanup(w.crash)
+	return w, o, other
+}
+
+func TestEagerMirrorIsThereBeforeTheReceiver(t *testing.T) {
+	w := newWorld(t)
+	o := origin("data", 1)
+	w.peer(testSource).offer(o)
+	w.run(400 * time.Millisecond)
+	s := w.step(o.Key)
+	if w.inode(o.Key) == 0 || s.State != FlowIdle || s.Pull || s.Health.Reason != NobodyWants {
+		t.Errorf("%+v", s)
+	}
+	w.demand[o.Key] = true
+	w.run(200 * time.Millisecond)
+	if s := w.step(o.Key); s.State != FlowReplicating || !s.Pull || s.Health.State != HealthPending {
+		t.Errorf("%+v", s)
+	}
+	w.run(400 * time.Millisecond)
+	if s := w.step(o.Key); s.Health.State != HealthLive {
+		t.Errorf("%+v", s)
+	}
+	w.crash()
+}
+
+func TestNothingGoesInTheFirstThirtySeconds(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		away func(*world, Origin)
+	}{
+		{"orphan", func(w *world, o Origin) { w.peers = map[string]*worldPeer{} }},
+		{"same_node", func(w *world, o Origin) { w.local[o.DomainID] = true }},
+		{"idle", func(w *world, o Origin) {
+			w.set.IdleGrace = time.Second
+			f := w.peer(testSource).flows[o.Key]
+			f.active, f.live = false, false
+			w.set.Grace = time.Hour
+		}},
+		{"origin_missing", func(w *world, o Origin) { w.set.IdleGrace = time.Second; delete(w.peer(testSource).flows, o.Key) }},
+		{"origin_gone", func(w *world, o Origin) { f := w.peer(testSource).flows[o.Key]; f.active, f.live = false, false }},
+		{"no_demand", func(w *world, o Origin) { w.set.Eager = false }},
+		{"excluded", func(w *world, o Origin) { w.set.Filter.ExcludeDomains = []string{o.DomainID} }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWorld(t)
+			o := origin("data", 1)
+			w.peer(testSource).offer(o)
+			w.run(4 * time.Second)
+			w.crash()
+			w.start() // a restart: its mirror is there from the start
+			c.away(w, o)
+			w.run(StartGuard - 400*time.Millisecond)
+			if w.inode(o.Key) == 0 {
+				t.Fatal("removed within 30 s")
+			}
+			w.run(4 * time.Second)
+			if w.inode(o.Key) != 0 {
+				t.Errorf("not removed afterwards: %+v", w.step(o.Key))
+			}
+			w.crash()
+		})
+	}
+}
+
+func TestARegistryOutageRemovesNothing(t *testing.T) {
+	w, o, _ := warm(t)
+	w.nmos, w.registry = true, false
+	w.demand = map[Key]bool{}
+	w.peers = map[string]*worldPeer{} // peers are known from the registry
+	w.run(60 * time.Second)
+	if w.inode(o.Key) == 0 {
+		t.Fatal("a registry outage made the mirror an orphan")
+	}
+	w.registry = true
+	w.run(4 * time.Second)
+	if w.inode(o.Key) != 0 {
+		t.Error("an orphan stayed")
+	}
+}
+
+func TestMissingFlowIsToldOnce(t *testing.T) {
+	w, o, other := warm(t)
+	w.read(o.Key, 77)
+	delete(w.peer(testSource).flows, o.Key)
+	w.run(20 * time.Second)
+	if n := w.count(EventOriginMissing, o.Key); n != 1 {
+		t.Errorf("%d origin_missing events", n)
+	}
+	if h := w.step(o.Key).Health; h.State != HealthIdle || h.Reason != OriginIsMissing {
+		t.Errorf("%+v", h)
+	}
+	w.run(60 * time.Second)
+	if n := w.count(EventFlowKept, o.Key); n != 1 {
+		t.Errorf("%d kept events while one reader stays", n)
+	}
+	w.read(o.Key, 78)
+	w.run(6 * time.Second)
+	if n := w.count(EventFlowKept, o.Key); n != 2 {
+		t.Errorf("%d kept events after a second reader came", n)
+	}
+	w.proc.remove(77)
+	w.proc.remove(78)
+	w.run(6 * time.Second)
+	if len(w.removed) != 1 || w.removed[0].Reason != OriginMissing || w.inode(o.Key) != 0 || w.inode(other.Key) == 0 {
+		t.Errorf("removed %+v", w.removed)
+	}
+	if w.refused != 0 {
+		t.Errorf("%d removals were tried under a reader", w.refused)
+	}
+}
+
+func TestMissingClockPausesForAnUnsettledPeer(t *testing.T) {
+	w, o, other := warm(t)
+	delete(w.peer(testSource).flows, o.Key)
+	w.run(30 * time.Second)
+	w.peer(testSource).boot = "again" // it restarted: one poll is not enough
+	w.peer(testSource).scanned = false
+	w.run(30 * time.Second)
+	if s := w.step(o.Key); w.inode(o.Key) == 0 || s.Health.Reason != InventoryPending || s.Missing > 35*time.Second {
+		t.Fatalf("%+v", s)
+	}
+	w.run(36 * time.Second) // unsettled for over 60 s: counts as down, the clock starts again
+	if s := w.step(o.Key); s.Missing != 0 || s.Health.State != HealthStale || s.Health.Reason != PeerIsDown {
+		t.Errorf("missing for %v, health %+v", s.Missing, s.Health)
+	}
+	w.peer(testSource).scanned = true
+	w.run(36 * time.Second)
+	if w.inode(o.Key) == 0 {
+		t.Error("removed before its grace time was over again")
+	}
+	w.run(10 * time.Second)
+	if w.inode(o.Key) != 0 || w.inode(other.Key) == 0 {
+		t.Errorf("%+v", w.step(o.Key))
+	}
+}
+
+func TestAnotherPeerOffersTheFlow(t *testing.T) {
+	w, o, _ := warm(t)
+	before := w.inode(o.Key)
+	moved := o
+	moved.SourceHost = "node-c"
+	w.peer("node-c").offer(moved)
+	w.peer("node-c").offer(origin("data", 2))
+	delete(w.peers, testSource)
+	w.run(120 * time.Second)
+	if w.inode(o.Key) != before || w.step(o.Key).Peer != "node-c" || w.step(o.Key).Health.State != HealthLive {
+		t.Errorf("%+v", w.step(o.Key))
+	}
+}
+
+func TestDryRunRemovesNothing(t *testing.T) {
+	w, o, other := warm(t)
+	w.set.DryRun = true
+	delete(w.peer(testSource).flows, o.Key)
+	w.run(60 * time.Second)
+	if n := w.count(EventFlowWouldRemove, o.Key); n != 1 || w.inode(o.Key) == 0 {
+		t.Errorf("%d would-remove events for the flow", n)
+	}
+	w.peers = map[string]*worldPeer{}
+	w.run(60 * time.Second)
+	if n := w.count(EventDomainWouldRemove, Key{DomainID: testDomain}); n != 1 || w.inode(o.Key) == 0 || w.inode(other.Key) == 0 {
+		t.Errorf("%d would-remove events for the domain", n)
+	}
+	if len(w.removed) != 0 {
+		t.Errorf("removed %+v", w.removed)
+	}
+}
+
+func TestDomainBusyIsToldOnce(t *testing.T) {
+	w, o, _ := warm(t)
+	w.read(o.Key, 77)
+	w.peers = map[string]*worldPeer{}
+	w.run(60 * time.Second)
+	k := Key{DomainID: testDomain}
+	if n := w.count(EventDomainBusy, k); n != 1 {
+		t.Errorf("%d busy events", n)
+	}
+	if d, found := w.domain(testDomain); !found || d.State != DomainOrphan || d.Guard != ReadersMapped {
+		t.Errorf("%+v", d)
+	}
+	w.proc.remove(77)
+	w.proc.remove(1)
+	w.run(6 * time.Second)
+	if n := w.count(EventDomainBusy, k); n != 2 {
+		t.Errorf("%d busy events after the check became incomplete", n)
+	}
+	if w.inode(o.Key) == 0 {
+		t.Error("removed with an incomplete check")
+	}
+}
+
+func TestAWriterWithoutASignalKeepsItsEagerMirror(t *testing.T) {
+	w, o, other := warm(t)
+	delete(w.demand, o.Key)
+	before := w.inode(o.Key)
+	for _, f := range w.peer(testSource).flows {
+		f.live = false
+	}
+	w.run(120 * time.Second)
+	if w.inode(o.Key) != before || w.inode(other.Key) == 0 {
+		t.Errorf("removed %+v", w.removed)
+	}
+}
+
+func TestTheTimeAPeerIsDownIsNotInactivity(t *testing.T) {
+	w, o, _ := warm(t)
+	delete(w.demand, o.Key)
+	w.peer(testSource).up = false
+	w.run(30 * time.Second)
+	f := w.peer(testSource).flows[o.Key]
+	f.active, f.live = false, false
+	w.peer(testSource).up = true
+	w.run(8 * time.Second)
+	if w.inode(o.Key) == 0 {
+		t.Error("removed before MIRROR_GRACE_S of seen inactivity")
+	}
+}
+
+func TestSpaceShort(t *testing.T) {
+	w := newWorld(t)
+	w.free = 512 * mebibyte
+	o := origin("data", 1)
+	w.peer(testSource).offer(o)
+	w.run(time.Second)
+	if s := w.step(o.Key); s.State != FlowNoSpace || s.Do != Leave || w.inode(o.Key) != 0 {
+		t.Errorf("%+v", s)
+	}
+	w.free = 600 * mebibyte
+	w.run(time.Second)
+	if s := w.step(o.Key); s.State != FlowIdle || w.inode(o.Key) == 0 {
+		t.Errorf("%+v", s)
+	}
+	w.crash()
+}
+
+func TestViewOfMirrors(t *testing.T) {
+	w, o, other := warm(t)
+	w.read(o.Key, 77)
+	delete(w.demand, o.Key)
+	w.run(4 * time.Second)
+	text, err := json.Marshal(ViewMirrors(w.facts, w.out))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var views []map[string]any
+	if err := json.Unmarshal(text, &views); err != nil || len(views) != 1 {
+		t.Fatalf("%s: %v", text, err)
+	}
+	v := views[0]
+	for _, name := range []string{"domain_id", "path", "origin", "state", "on_disk", "demand", "idle_since", "age_s", "readers", "readers_known", "flows"} {
+		if _, found := v[name]; !found {
+			t.Errorf("no %s in %s", name, text)
+		}
+	}
+	if v["state"] != "active" || v["on_disk"] != true || v["demand"] != false || v["readers_known"] != true || v["idle_since"] != nil {
+		t.Errorf("%s", text)
+	}
+	if got := v["origin"].(map[string]any); got["host_id"] != testSource || got["peer_up"] != true || got["on_peer"] != true || got["local"] != false {
+		t.Errorf("origin %v", got)
+	}
+	if readers := v["readers"].([]any); len(readers) != 1 || readers[0].(map[string]any)["pid"] != 77.0 || readers[0].(map[string]any)["comm"] != "player" {
+		t.Errorf("readers %v", readers)
+	}
+	flows := v["flows"].([]any)
+	if len(flows) != 2 {
+		t.Fatalf("flows %v", flows)
+	}
+	flow := flows[0].(map[string]any)
+	health := flow["health"].(map[string]any)
+	if flow["flow_id"] != o.FlowID.String() || flow["media_type"] != "video/smpte291" || flow["format"] != "discrete" || flow["active"] != true || flow["state"] != "idle" {
+		t.Errorf("flow %v", flow)
+	}
+	for _, name := range []string{"state", "reason", "last_grain_age_ms", "stale_since", "stale_after_ms", "rebuilds", "last_rebuild", "last_rebuild_reason"} {
+		if _, found := health[name]; !found {
+			t.Errorf("no %s in %v", name, health)
+		}
+	}
+	if health["state"] != "idle" || health["reason"] != "no_demand" || health["stale_after_ms"] != 2000.0 || health["last_grain_age_ms"] == nil || health["last_rebuild"] != nil {
+		t.Errorf("health %v", health)
+	}
+	if h := flows[1].(map[string]any)["health"].(map[string]any); h["last_grain_age_ms"] != nil {
+		t.Errorf("health without a grain %v", h)
+	}
+
+	// A flow that is gone stays in the list with the reason.
+	w.proc.remove(77)
+	delete(w.peer(testSource).flows, o.Key)
+	w.run(50 * time.Second)
+	text, _ = json.Marshal(ViewMirrors(w.facts, w.out))
+	if !strings.Contains(string(text), `"state":"absent","reason":"origin_missing"`) {
+		t.Errorf("%s", text)
+	}
+	w.peers = map[string]*worldPeer{}
+	w.run(6 * time.Second)
+	if w.inode(other.Key) != 0 {
+		t.Fatal("the orphan stayed")
+	}
+	text, _ = json.Marshal(ViewMirrors(w.facts, w.out))
+	if !strings.Contains(string(text), `"on_disk":false`) || !strings.Contains(string(text), `"reason":"mirror_domain_orphan"`) {
+		t.Errorf("%s", text)
+	}
+	if text, _ := json.Marshal(ViewMirrors(Facts{}, Outcome{})); string(text) != "[]" {
+		t.Errorf("nothing is %s", text)
+	}
+}
+
+func TestEventsInTheLog(t *testing.T) {
+	w, o, _ := warm(t)
+	f := w.peer(testSource).flows[o.Key]
+	w.books.Removed(o.Key, TestHook)
+	if _, err := w.room.RebuildFlow(t.Context(), o.Key); err != nil {
+		t.Fatal(err)
+	}
+	w.run(4 * time.Second)
+	w.peer(testSource).link = false
+	w.run(6 * time.Second)
+	w.peer(testSource).link = true
+	w.run(4 * time.Second)
+	_ = f
+	log, lines := recorder()
+	views := map[string]EventView{}
+	for _, e := range w.events {
+		e.Log(log)
+		if e.Name() != "" {
+			views[e.Name()] = e.View()
+		}
+	}
+	events := map[string]map[string]any{}
+	for line := range bytes.Lines(lines.Bytes()) {
+		var fields map[string]any
+		if err := json.Unmarshal(line, &fields); err != nil {
+			t.Fatal(err)
+		}
+		events[fields["msg"].(string)] = fields
+	}
+	for name, want := range map[string][]string{
+		"mirror_stale":     {"domain_id", "flow_id", "peer", "reason", "last_grain_age_ms", "stale_after_ms"},
+		"mirror_recovered": {"domain_id", "flow_id", "peer", "state", "reason", "stale_ms"},
+		"mirror_rebuilt":   {"domain_id", "flow_id", "peer", "reason", "rebuilds", "old_inode", "inode"},
+	} {
+		for _, field := range want {
+			if _, found := events[name][field]; !found {
+				t.Errorf("%s has no %s: %v", name, field, events[name])
+			}
+		}
+	}
+	if events["mirror_stale"]["reason"] != "link_down" || events["mirror_recovered"]["state"] != "live" || events["mirror_rebuilt"]["reason"] != "api" {
+		t.Errorf("%v", events)
+	}
+	if v := views["stale"]; v.State != HealthStale || v.StaleSince == nil || v.Peer != testSource || v.FlowID != o.FlowID.String() {
+		t.Errorf("%+v", v)
+	}
+	if v := views["rebuilt"]; v.Rebuilds != 1 || v.LastRebuildReason == nil || *v.LastRebuildReason != "api" {
+		t.Errorf("%+v", v)
+	}
+	if v := views["recovered"]; v.State != HealthLive || v.StaleSince != nil {
+		t.Errorf("%+v", v)
+	}
+}
