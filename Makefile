@@ -9,7 +9,7 @@ RACE ?= 1
 VERSION ?= $(shell git describe --tags --match 'v[0-9]*' --dirty 2>/dev/null | sed 's/^v//')
 LDFLAGS := $(if $(VERSION),-X github.com/mxl-stack/mxl-fabrics-agent/agent.Version=$(VERSION))
 
-.PHONY: all build deps demo test check integration bench fuzz soak activation clean
+.PHONY: all build deps demo test check integration bench fuzz soak activation outage clean
 
 all: build
 
@@ -51,6 +51,10 @@ soak: build
 # Activation to first readable grain, with subscriptions and without.
 activation: build
 	$(GO) run ./tests/activation
+
+# The registry goes away for a minute and comes back empty.
+outage: build
+	$(GO) run ./tests/outage
 
 clean:
 	rm -rf build
