@@ -438,34 +438,42 @@ func FuzzDomainDefinition(f *testing.F) {
 	})
 }
 
-// FuzzFlowHeader scans a domain whose data file holds anything.
+// FuzzFlowHeader judges a sound flow whose data file holds anything.
 func FuzzFlowHeader(f *testing.F) {
 	id := uuid.MustParse("11111111-2222-4333-8444-555555555555")
-	root := scanTestRoot(f)
-	d := scanTestDomain(f, root, "a", `{"id":"dom-1"}`)
+	d := scanTestDomain(f, scanTestRoot(f), "a", `{"id":"dom-1"}`)
 	w, _, err := d.CreateDiscreteWriter(scanTestDataDef(id), FlowOptions{})
 	if err != nil {
 		f.Fatal(err)
 	}
+	inode := w.Inode()
 	w.Close()
-	data := filepath.Join(d.Path(), FlowDirName(id), nameData)
-	sound, err := os.ReadFile(data)
+	sound, err := os.ReadFile(filepath.Join(d.Path(), FlowDirName(id), nameData))
 	if err != nil {
 		f.Fatal(err)
+	}
+	def, err := ParseFlowDef(scanTestDataDef(id))
+	if err != nil {
+		f.Fatal(err)
+	}
+	facts := flowFacts{name: FlowDirName(id), id: id, def: def, header: sound, inode: inode}
+	if r := flowReason(facts); r != "" {
+		f.Fatalf("a sound flow is not replicable: %s", r)
 	}
 	f.Add(sound)
 	f.Add(sound[:100])
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, header []byte) {
-		if err := os.WriteFile(data, header, 0o644); err != nil {
-			t.Fatal(err)
+		facts := facts
+		facts.header = header
+		reason := flowReason(facts)
+		rec := FlowRecord{Def: def, Active: true}
+		fillRecord(&rec, header, DefaultHistoryNS, 1_700_000_000_000_000_000)
+		if rec.RingDepth == 0 || rec.PayloadSize != 4096 {
+			t.Errorf("record %+v", rec)
 		}
-		snap, err := ScanRoot(root, "here")
-		if err != nil || len(snap.Domains) != 1 || len(snap.Domains[0].Flows) != 1 {
-			t.Fatalf("snapshot %+v, %v", snap, err)
-		}
-		if r := &snap.Domains[0].Flows[0]; len(header) < dataFileSize && r.Replicable() {
-			t.Error("a short data file is replicable")
+		if reason == "" && (len(header) < dataFileSize || rec.Rate != (Rational{50, 1}) || le.Uint64(header[offInode:]) != inode) {
+			t.Errorf("replicable with header %x", header)
 		}
 	})
 }
