@@ -4,6 +4,12 @@ import (
 	"github.com/mxl-stack/mxl-fabrics-agent/mxl"
 )
 
+// Roles of a replication row.
+const (
+	roleSource      = "source"
+	roleDestination = "destination"
+)
+
 // replicationRow is one row of GET /api/v1/replications (agent API reference
 // §8.1). Every field is always there; none is null.
 type replicationRow struct {
@@ -32,7 +38,7 @@ func sourceRowView(v sourceView) replicationRow {
 		grains = v.Target.Transfers
 	}
 	return replicationRow{
-		ReplicationID: v.ID, Role: "source", DomainID: v.Domain, FlowID: v.Flow.String(), Peer: v.Dest,
+		ReplicationID: v.ID, Role: roleSource, DomainID: v.Domain, FlowID: v.Flow.String(), Peer: v.Dest,
 		Provider: v.Provider, State: v.State, Grains: grains, Bytes: v.Target.Bytes, Errors: v.Errors,
 		HeadIndex: v.Head, OriginGaps: v.OriginGaps, LastError: v.Error, Fallback: v.Fallback,
 	}
@@ -41,7 +47,7 @@ func sourceRowView(v sourceView) replicationRow {
 // destinationRow shows a pull; the lag is that of the moment of the question.
 func destinationRow(v *destinationView, f lagFacts, tai uint64) replicationRow {
 	row := replicationRow{
-		ReplicationID: v.Key.String(), Role: "destination", DomainID: v.Key.Domain, FlowID: v.Key.Flow.String(),
+		ReplicationID: v.Key.String(), Role: roleDestination, DomainID: v.Key.Domain, FlowID: v.Key.Flow.String(),
 		Peer: v.Key.Peer, Provider: string(v.Provider), State: v.State, Grains: v.Grains, Bytes: v.Bytes,
 		Errors: v.Errors, Restarts: v.Restarts, LastError: v.Error, Fallback: v.Fallback,
 	}

@@ -10,9 +10,9 @@ func bucketsOf(h fabrics.Histogram) metrics.Buckets {
 }
 
 // laneOf is a lane's timing as the metrics take it.
-func laneOf(key, flowID string, provider fabrics.Provider, continuous bool, t fabrics.Timing) metrics.Lane {
+func laneOf(key, role, flowID string, provider fabrics.Provider, continuous bool, t fabrics.Timing) metrics.Lane {
 	l := metrics.Lane{
-		Key: key, FlowID: flowID, Provider: string(provider), Continuous: continuous,
+		Key: key, Role: role, FlowID: flowID, Provider: string(provider), Continuous: continuous,
 		Transfer: bucketsOf(t.Transfer), TransferStalls: t.TransferStalls,
 		AgeOrigin: bucketsOf(t.AgeOrigin), AgeSent: bucketsOf(t.AgeSent), AgeDelivered: bucketsOf(t.AgeDelivered),
 		DeliveryGap: bucketsOf(t.DeliveryGap), LateDeliveries: t.LateDeliveries,
@@ -28,9 +28,9 @@ func laneOf(key, flowID string, provider fabrics.Provider, continuous bool, t fa
 
 // sourceLanes is what one source lane and each of its targets counted.
 func sourceLanes(key, flowID string, provider fabrics.Provider, continuous bool, st fabrics.SourceStats) []metrics.Lane {
-	lanes := []metrics.Lane{laneOf(key, flowID, provider, continuous, st.Timing)}
+	lanes := []metrics.Lane{laneOf(key, roleSource, flowID, provider, continuous, st.Timing)}
 	for _, t := range st.Targets {
-		lanes = append(lanes, laneOf(key+"/"+t.Key, flowID, provider, continuous, t.Timing))
+		lanes = append(lanes, laneOf(key+"/"+t.Key, roleSource, flowID, provider, continuous, t.Timing))
 	}
 	return lanes
 }

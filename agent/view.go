@@ -116,7 +116,7 @@ func (a *Agent) sourceEnded(g groupKey, id string, st fabrics.SourceStats) {
 }
 
 func (a *Agent) targetEnded(key pullKey, lane string, provider fabrics.Provider, continuous bool, st fabrics.TargetStats) {
-	a.page.Retire(laneOf(lane, key.Flow.String(), provider, continuous, st.Timing))
+	a.page.Retire(laneOf(lane, roleDestination, key.Flow.String(), provider, continuous, st.Timing))
 }
 
 // metricsOf is the state the metrics page shows until the next pass.
@@ -205,7 +205,7 @@ func (a *Agent) laneMetrics(s *metrics.Snapshot, view *passView) {
 			LagGrains: row.LagGrains, LagMS: row.LagMS, QueueDepth: completionQueueDepth,
 		})
 		if v.HasLane {
-			s.Lanes = append(s.Lanes, laneOf(v.LaneKey, row.FlowID, v.Provider, v.Continuous, v.Stats.Timing))
+			s.Lanes = append(s.Lanes, laneOf(v.LaneKey, row.Role, row.FlowID, v.Provider, v.Continuous, v.Stats.Timing))
 		}
 	}
 }
