@@ -56,21 +56,42 @@ func (r *Room) Survey() ([]DomainOnDisk, error) {
 func (r *Room) survey(d *domainDirectory) DomainOnDisk {
 	on := DomainOnDisk{DomainID: d.id, Path: d.path, SourceHost: d.marker.SourceHost, Made: d.made}
 	for _, id := range d.flows() {
-		k := Key{d.id, id}
-		f := FlowOnDisk{Key: k}
-		info, err := mxl.ReadFlowInfoAt(int(d.dir.Fd()), id)
-		f.Err = err
-		f.Inode, f.Head, f.Rate, f.Format = info.Inode, info.HeadIndex, info.Rate, info.Format
-		f.MediaType = r.mediaType(d, k, info.Inode)
-		r.mu.Lock()
-		_, f.Held = r.held[k]
-		if f.Err == nil {
-			f.Err = r.damaged[k]
+		f := r.surveyHeld(d, Key{d.id, id})
+		if !f.Held {
+			info, err := mxl.ReadFlowInfoAt(int(d.dir.Fd()), id)
+			f.read(info, err)
 		}
-		r.mu.Unlock()
+		f.MediaType = r.mediaType(d, f.Key, f.Inode)
 		on.Flows = append(on.Flows, f)
 	}
 	return on
+}
+
+// surveyHeld looks at a flow whose writer is held: one stat, and the head from
+// the mapping. Held is false when the file on disk is another one.
+func (r *Room) surveyHeld(d *domainDirectory, k Key) FlowOnDisk {
+	f := FlowOnDisk{Key: k}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	f.Err = r.damaged[k]
+	held := r.held[k]
+	var st unix.Stat_t
+	if held == nil || unix.Fstatat(int(d.dir.Fd()), flowDir(k.FlowID)+"/data", &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
+		return f
+	}
+	if st.Ino == held.Inode && st.Dev == held.Device {
+		f.Held = true
+		f.read(held.Info(), nil)
+	}
+	return f
+}
+
+// read takes over what a header says.
+func (f *FlowOnDisk) read(info mxl.FlowInfo, err error) {
+	f.Inode, f.Head, f.Rate, f.Format = info.Inode, info.HeadIndex, info.Rate, info.Format
+	if err != nil {
+		f.Err = err
+	}
 }
 
 // mediaType reads the media type of a flow once for each data file.
@@ -99,7 +120,7 @@ func (d *domainDirectory) flows() []uuid.UUID {
 	}
 	var ids []uuid.UUID
 	for _, name := range list {
-		if id, ok := parseFlowDir(name); ok && d.hasFlow(id.String()) {
+		if id, ok := parseFlowDir(name); ok {
 			ids = append(ids, id)
 		}
 	}
