@@ -72,6 +72,9 @@ type pullDeps struct {
 	setups chan struct{}
 	// ended gets the last counts of a target that has gone.
 	ended func(key pullKey, lane string, provider fabrics.Provider, continuous bool, st fabrics.TargetStats)
+	// phase counts how long a phase of the set-up took: target_setup, handshake,
+	// first_grain.
+	phase func(phase string, took time.Duration)
 	now   func() time.Time
 	log   *slog.Logger
 }
@@ -246,6 +249,9 @@ func (p *pull) observe() {
 		if n := st.Grains - p.grains; st.Samples > p.samples && n > 0 {
 			p.batch = max(1, (st.Samples-p.samples)/n)
 		}
+		if p.grains == 0 {
+			p.deps.phase("first_grain", now.Sub(p.view.SetUpAt))
+		}
 		p.grains, p.samples, p.head = st.Grains, st.Samples, st.Head
 		p.view.LastGrainAt = now
 		p.view.RebuildsInARow = 0
@@ -350,6 +356,7 @@ func (p *pull) setUp(ctx context.Context, w *pullWish) {
 	case <-ctx.Done():
 		return
 	}
+	began := p.deps.now()
 	lane, provider, err := p.openLane(w)
 	if err != nil {
 		if p.lastSetup != err.Error() {
@@ -363,6 +370,7 @@ func (p *pull) setUp(ctx context.Context, w *pullWish) {
 	p.lane, p.provider, p.fallback = lane, provider, provider != w.Provider
 	p.continuous = w.Writer.Continuous != nil
 	p.lanes++
+	p.deps.phase("target_setup", p.deps.now().Sub(began))
 	p.lastSetup = ""
 	p.failed = false
 	p.view.HasTarget = true
@@ -423,6 +431,9 @@ func (p *pull) post(ctx context.Context, w *pullWish) {
 		}
 		p.fail(err)
 		return
+	}
+	if !p.view.SourceHoldsRoute {
+		p.deps.phase("handshake", p.deps.now().Sub(now))
 	}
 	p.failed = false
 	p.replication = answer.ReplicationID

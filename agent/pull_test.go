@@ -85,7 +85,7 @@ func newPullBench(t *testing.T) *pullBench {
 			return nil
 		},
 		ports: newPortPool(23500, 2), setups: make(chan struct{}, 1),
-		ended: func(pullKey, string, fabrics.Provider, bool, fabrics.TargetStats) {}, now: time.Now, log: slog.New(slog.DiscardHandler),
+		ended: func(pullKey, string, fabrics.Provider, bool, fabrics.TargetStats) {}, phase: func(string, time.Duration) {}, now: time.Now, log: slog.New(slog.DiscardHandler),
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	b.cancel = cancel

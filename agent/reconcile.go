@@ -329,5 +329,14 @@ func (a *Agent) logLinks(list []peers.Peer) {
 			a.log.Warn("peer_link_down", "peer", p.HostID, "interface", p.Link.Interface, "reason", p.Link.Error)
 		}
 	}
+	if !maps.Equal(now, a.loop.links) {
+		var devices []string
+		for _, l := range now {
+			if l.Interface != "" {
+				devices = append(devices, l.Interface)
+			}
+		}
+		a.links.Use(devices...)
+	}
 	a.loop.links = now
 }

@@ -87,8 +87,6 @@ type sourceRow struct {
 	failed   string // why the target could not be added
 	errors   uint64 // failures that no lane counts
 	fallback bool
-
-	continuous bool // the flow carries samples
 }
 
 // sources is the table of flows this host sends. The HTTP handlers, the reconcile
@@ -96,7 +94,7 @@ type sourceRow struct {
 type sources struct {
 	open func(domainPath string, flow uuid.UUID, provider fabrics.Provider, address string) (sourceLane, error)
 	// ended gets the last counts of a lane that has gone.
-	ended func(g groupKey, id string, st fabrics.SourceStats)
+	ended func(g groupKey, id string, continuous bool, st fabrics.SourceStats)
 	now   func() time.Time
 	log   *slog.Logger
 
@@ -106,7 +104,7 @@ type sources struct {
 	closed bool
 }
 
-func newSources(log *slog.Logger, now func() time.Time, ended func(g groupKey, id string, st fabrics.SourceStats), open func(string, uuid.UUID, fabrics.Provider, string) (sourceLane, error)) *sources {
+func newSources(log *slog.Logger, now func() time.Time, ended func(g groupKey, id string, continuous bool, st fabrics.SourceStats), open func(string, uuid.UUID, fabrics.Provider, string) (sourceLane, error)) *sources {
 	return &sources{
 		open: open, ended: ended, now: now, log: log,
 		rows:   map[rowKey]*sourceRow{},
@@ -147,12 +145,12 @@ func (s *sources) ask(req peers.ReplicationRequest, domainPath string, info fabr
 	}
 	row.askedAt, row.bootID, row.fallback = s.now(), req.DestBootID, fallback
 	row.info = req.TargetInfo
-	row.continuous = info.Bounce != nil
 	row.linkDown = ""
 	if !route.LinkUp {
 		row.linkDown = cmp.Or(route.LinkReason, "link down")
 	}
 	group, linkDown := row.group, row.linkDown
+	group.continuous.Store(info.Bounce != nil)
 	s.mu.Unlock()
 
 	if left != nil {
@@ -257,7 +255,7 @@ func (s *sources) end(g *sourceGroup) {
 	if err := lane.Close(); err != nil {
 		s.log.Warn("source_close_failed", "flow_id", g.key.Flow, "error", err)
 	}
-	s.ended(g.key, g.id, lane.Stats())
+	s.ended(g.key, g.id, g.continuous.Load(), lane.Stats())
 }
 
 func (s *sources) answer(row *sourceRow) peers.ReplicationAnswer {
@@ -426,7 +424,7 @@ func (s *sources) list() []sourceView {
 		v := sourceView{
 			ID: row.id, Domain: row.group.key.Domain, Dest: row.key.Dest, Flow: row.key.Flow,
 			Provider: string(row.group.key.Provider), Fallback: row.fallback, Errors: row.errors, Stats: st,
-			LaneKey: row.group.id, Continuous: row.continuous,
+			LaneKey: row.group.id, Continuous: row.group.continuous.Load(),
 		}
 		v.State, v.Error = sourceRowState(row, st, open)
 		if open {

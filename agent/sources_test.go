@@ -71,7 +71,7 @@ type sourceBench struct {
 func newSourceBench() *sourceBench {
 	b := &sourceBench{now: t0}
 	b.sources = newSources(slog.New(slog.DiscardHandler), func() time.Time { return b.now },
-		func(groupKey, string, fabrics.SourceStats) { b.ended++ },
+		func(groupKey, string, bool, fabrics.SourceStats) { b.ended++ },
 		func(string, uuid.UUID, fabrics.Provider, string) (sourceLane, error) {
 			if b.fail != nil {
 				return nil, b.fail

@@ -108,8 +108,7 @@ func (a *Agent) publishEvents(facts passFacts) {
 
 func (a *Agent) getMetrics(w http.ResponseWriter, r *http.Request) { a.page.ServeHTTP(w, r) }
 
-func (a *Agent) sourceEnded(g groupKey, id string, st fabrics.SourceStats) {
-	continuous := false
+func (a *Agent) sourceEnded(g groupKey, id string, continuous bool, st fabrics.SourceStats) {
 	for _, l := range sourceLanes(id, g.Flow.String(), g.Provider, continuous, st) {
 		a.page.Retire(l)
 	}
