@@ -43,7 +43,7 @@ func main() {
 func run(ctx context.Context, outage time.Duration) error {
 	_ = os.Remove(resultFile)
 	flow := mesh.Flow{Name: "video", DomainID: "5f4c1d2e-7a3b-4c6d-9e8f-0a1b2c3d4e01", ID: "0d9f6c3a-2b71-4f5e-8a64-1c2d3e4f5e01", Domain: "studio",
-		Options: []string{"--format", "v210", "--width", "640", "--height", "360", "--rate", "50", "--history-ms", "500"}}
+		Options: []string{"--format", "v210", "--width", "320", "--height", "180", "--rate", "50", "--history-ms", "2000"}}
 	m, err := mesh.New(mesh.Options{Binaries: "build/bin", Logs: "build/outage", Receivers: 1})
 	if err != nil {
 		return err
