@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"math/rand/v2"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -319,134 +318,15 @@ func (o *Observer) controls(receiverID string) []control {
 	return nil
 }
 
+// answers: the last read of a receiver succeeded.
 func (o *Observer) answers(receiverID string) bool {
 	r := o.plan.reads[receiverID]
 	return r != nil && r.known && !r.stale
-}
-
-func (o *Observer) startReads(ctx context.Context, now time.Time) {
-	for {
-		r, host := o.plan.next(now, func(r *read) string {
-			if r.last.url != "" {
-				return r.host
-			}
-			if c := o.controls(r.id); len(c) > 0 {
-				return hostOf(c[0].href)
-			}
-			return ""
-		})
-		if r == nil {
-			return
-		}
-		controls, last := o.controls(r.id), r.last
-		o.work.Go(func() {
-			res := readActive(ctx, o.cfg.Client, r.id, last, controls)
-			o.send(ctx, event{active: &activeEvent{r, host, res}})
-		})
-	}
-}
-
-func (o *Observer) applyActive(a activeEvent, now time.Time) {
-	r, res := a.read, a.result
-	ok := res.err == nil
-	changed := ok && (!r.known || r.facts != res.facts)
-	spread := rand.N(o.cfg.PollInterval/2 + 1)
-	o.plan.done(r, a.host, ok, changed, spread, now)
-	if !ok {
-		o.activeErrors.Add(1)
-	}
-	if o.plan.reads[r.id] != r {
-		return
-	}
-	if ok {
-		for _, reason := range res.reasons {
-			o.note([]note{{kindReceiver, r.id, reason}})
-		}
-		o.dirty = o.dirty || changed || r.stale
-		r.known, r.stale, r.facts = true, false, res.facts
-		if r.last.url != res.url {
-			r.host = hostOf(res.url)
-		}
-		r.last = lastAnswer{url: res.url, body: res.body, facts: res.facts}
-		if r.warned {
-			r.warned = false
-			o.cfg.Log.Info("nmos_active_available", "receiver_id", r.id, "url", res.url)
-		}
-		return
-	}
-	if r.known && !r.stale {
-		r.stale, o.dirty = true, true
-	}
-	if !r.warned {
-		r.warned = true
-		o.cfg.Log.Warn("nmos_active_unavailable", "receiver_id", r.id, "url", res.url, "status", statusOf(res.err), "error", res.err)
-	}
 }
 
 func (o *Observer) send(ctx context.Context, e event) {
 	select {
 	case o.events <- e:
 	case <-ctx.Done():
-	}
-}
-
-// poll reads the collections until ctx ends, at the Query API that answered last
-// or the next one that does.
-func (o *Observer) poll(ctx context.Context) {
-	client := newQueryClient(o.cfg.Client)
-	current, failures := "", 0
-	for {
-		p := o.pollOnce(ctx, client, current)
-		if ctx.Err() != nil {
-			return
-		}
-		wait := o.cfg.PollInterval
-		switch {
-		case p.err != nil:
-			failures++
-			wait = max(wait, jitter(min(wait<<min(failures, 6), retryMax)))
-		case o.subscribed.Load():
-			failures = 0
-			wait = max(wait, subscribedPoll)
-		default:
-			failures = 0
-		}
-		if p.err == nil {
-			current = p.base
-		}
-		o.send(ctx, event{pass: &p})
-		t := time.NewTimer(wait)
-		select {
-		case <-ctx.Done():
-		case <-o.pollNow:
-		case <-t.C:
-		}
-		t.Stop()
-	}
-}
-
-func (o *Observer) pollOnce(ctx context.Context, client *queryClient, current string) pass {
-	urls := o.cfg.Directory.QueryURLs()
-	p := pass{err: errNoRegistry}
-	for i := range urls { // what answers is kept, even when a better one returned
-		if urls[i] == current {
-			urls = append([]string{current}, append(append([]string{}, urls[:i]...), urls[i+1:]...)...)
-			break
-		}
-	}
-	for _, base := range urls {
-		p = client.pass(ctx, base, time.Now())
-		if p.err == nil || ctx.Err() != nil {
-			return p
-		}
-		o.cfg.Directory.Failed(base)
-	}
-	return p
-}
-
-func (o *Observer) askPass() {
-	select {
-	case o.pollNow <- struct{}{}:
-	default:
 	}
 }
