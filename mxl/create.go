@@ -98,7 +98,10 @@ func (c *creation) build() (err error) {
 		}
 		c.files.close()
 		if c.temp != "" {
-			err = errors.Join(err, removeTree(filepath.Join(c.domain, c.temp)))
+			if left := removeTree(filepath.Join(c.domain, c.temp)); left != nil {
+				err = errors.Join(err, left)
+			}
+			c.temp = ""
 		}
 	}()
 	if c.domainFD, err = openAt(unix.AT_FDCWD, c.domain, unix.O_RDONLY|unix.O_DIRECTORY, 0); err != nil {

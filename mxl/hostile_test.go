@@ -344,3 +344,22 @@ func TestUseAfterClose(t *testing.T) {
 	r.Touch()
 	_ = r.Info()
 }
+
+func TestErrorsSayWhatTheyMean(t *testing.T) {
+	for err, want := range map[error]string{
+		&DifferenceError{uuid.UUID{}, []string{"grain_rate", "format"}}: "differs in grain_rate, format",
+		&goneError{"/d/f/data"}:                           "/d/f/data is gone",
+		&faultError{0x10}:                                 "memory fault at 0x10",
+		&notFoundError{"/d/f/data"}:                       "flow not found",
+		ErrTooEarly:                                       "too early",
+		fileError("link", "/x", syscall.ELOOP):            "symbolic link",
+		fileError("read", "/nowhere", syscall.EIO):        "read /nowhere",
+		fileError("read", "/nowhere", syscall.EROFS):      "permission denied",
+		&DefinitionError{Reason: "is not a JSON object"}:  "is not a JSON object",
+		&DefinitionError{Member: "id", Reason: "missing"}: "id: missing",
+	} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%q does not say %q", err, want)
+		}
+	}
+}

@@ -149,7 +149,7 @@ func (d *Domain) openOrCreate(text []byte, opt FlowOptions, with []CreateOption,
 		case !errors.Is(err, ErrFlowNotFound):
 			return files, false, err
 		}
-		if err := c.build(); err != errFlowExists {
+		if err := c.build(); !errors.Is(err, errFlowExists) {
 			return c.files, err == nil, err
 		}
 	}
