@@ -26,9 +26,10 @@ type facility struct {
 
 	mu        sync.Mutex
 	docs      [kinds][]facilityDoc
-	clock     int64 // creation order
-	pageSize  int   // 0: no paging
-	plainOnly bool  // 501 to any parameter
+	known     map[string]bool // was put before
+	clock     int64           // creation order
+	pageSize  int             // 0: no paging
+	plainOnly bool            // 501 to any parameter
 	noSubs    bool
 	status    int    // of the REST API, 0: well
 	truncate  bool   // cut the JSON
@@ -48,7 +49,7 @@ type facilityDoc struct {
 }
 
 func newFacility(tb testing.TB) *facility {
-	f := &facility{tb: tb, active: map[string]string{}, reads: map[string]int{}, pageSize: 10}
+	f := &facility{tb: tb, active: map[string]string{}, reads: map[string]int{}, known: map[string]bool{}, pageSize: 10}
 	f.srv = httptest.NewServer(http.HandlerFunc(f.serve))
 	tb.Cleanup(func() {
 		f.dropSockets()
@@ -80,7 +81,10 @@ func testID(k kind, n int) string {
 func (f *facility) put(k kind, id, body string) {
 	f.mu.Lock()
 	f.clock++
-	f.docs[k] = slices.DeleteFunc(f.docs[k], func(d facilityDoc) bool { return d.id == id })
+	if f.known[id] {
+		f.docs[k] = slices.DeleteFunc(f.docs[k], func(d facilityDoc) bool { return d.id == id })
+	}
+	f.known[id] = true
 	f.docs[k] = append(f.docs[k], facilityDoc{id, body, f.clock})
 	f.mu.Unlock()
 	f.tell(k, fmt.Sprintf(`{"path":%q,"post":%s}`, id, body))
@@ -224,14 +228,19 @@ func (f *facility) list(w http.ResponseWriter, r *http.Request, k kind) {
 	}
 	var page []string
 	until := since.Seconds
-	for _, d := range f.docs[k] {
-		if t := q.Get("transport"); t != "" && !strings.Contains(d.body, `"transport":"`+t+`"`) {
+	filter := ""
+	if t := q.Get("transport"); t != "" {
+		filter = `"transport":"` + t + `"`
+	}
+	for _, d := range f.docs[k] { // in order of creation
+		if f.pageSize != 0 && d.created <= since.Seconds || !strings.Contains(d.body, filter) {
 			continue
 		}
-		if f.pageSize == 0 || (d.created > since.Seconds && len(page) < f.pageSize) {
-			page = append(page, d.body)
-			until = max(until, d.created)
+		if f.pageSize != 0 && len(page) == f.pageSize {
+			break
 		}
+		page = append(page, d.body)
+		until = max(until, d.created)
 	}
 	if f.pageSize != 0 {
 		w.Header().Set("X-Paging-Limit", strconv.Itoa(f.pageSize))
@@ -322,7 +331,7 @@ func observe(tb testing.TB, f *facility, change func(*ObserverConfig)) *Observer
 // await waits until the snapshot is as wanted.
 func await(tb testing.TB, o *Observer, what string, ok func(Snapshot) bool) Snapshot {
 	tb.Helper()
-	deadline := time.After(10 * time.Second)
+	deadline := time.After(30 * time.Second)
 	for {
 		s := o.Snapshot()
 		if ok(s) {
@@ -332,7 +341,7 @@ func await(tb testing.TB, o *Observer, what string, ok func(Snapshot) bool) Snap
 		case <-o.Changes():
 		case <-time.After(50 * time.Millisecond): // counters change without a notice
 		case <-deadline:
-			tb.Fatalf("waited 10 s for %s; have %+v", what, s)
+			tb.Fatalf("waited 30 s for %s; have %+v", what, s)
 		}
 	}
 }

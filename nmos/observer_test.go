@@ -229,7 +229,7 @@ func TestObserverActiveFallBacks(t *testing.T) {
 	f.activate(0, 0, true, domain1, flow2, "3:0")
 	start := time.Now()
 	await(t, o, "another receiver's switch", func(s Snapshot) bool { return s.receiver(0).FlowID == flow2 })
-	if took := time.Since(start); took > time.Second {
+	if took := time.Since(start); took > 1500*time.Millisecond { // a read times out after 2 s
 		t.Errorf("seen after %v while another node hangs", took)
 	}
 	hang.Store(false)

@@ -45,7 +45,7 @@ func fillScale(f *facility) {
 // is not the observer's.
 func serveScale() {
 	var tb testing.B
-	f := &facility{tb: &tb, active: map[string]string{}, reads: map[string]int{}}
+	f := &facility{tb: &tb, active: map[string]string{}, reads: map[string]int{}, known: map[string]bool{}}
 	f.noSubs = os.Getenv(scaleServer) == "polling"
 	f.srv = httptest.NewServer(http.HandlerFunc(f.serve))
 	fillScale(f)
@@ -121,7 +121,7 @@ func cpuTime(b *testing.B) time.Duration {
 // At most one read per local receiver and interval, none of remote ones.
 func TestObserverReadsOncePerInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &facility{tb: t, active: map[string]string{}, reads: map[string]int{}, noSubs: true}
+		f := &facility{tb: t, active: map[string]string{}, reads: map[string]int{}, known: map[string]bool{}, noSubs: true}
 		f.srv = &httptest.Server{URL: "http://facility.test"}
 		fillScale(f)
 		var mu sync.Mutex
