@@ -31,6 +31,7 @@ type laneReport struct {
 	Commits                uint64
 	Transfers              uint64 // completed by sources
 	Connected              int
+	Connections            uint64 // made so far
 	Skipped, Torn, Errors  uint64
 	LastError              string
 }
@@ -167,6 +168,7 @@ func (s *laneSide) report() laneReport {
 		r.Bytes += stats.Bytes
 		r.Commits += stats.Commits
 		r.Errors += stats.Errors
+		r.Connections += stats.Connections
 		if stats.Connected {
 			r.Connected++
 		}

@@ -113,18 +113,18 @@ func (s laneSite) run(ctx context.Context, what phase) (o outcome, err error) {
 type laneWriter struct {
 	medium
 	rate    mxl.Rational
-	next    uint64 // index of the next message
+	head    uint64 // index of the last message
 	ready   []moment
 	written uint64 // grains, or samples of a channel, since the lanes connected
 }
 
 func (w *laneWriter) put(step uint64) error {
-	ns, err := w.commit(w.next)
+	ns, err := w.commit(w.head + step)
 	if err != nil {
 		return err
 	}
-	w.ready = append(w.ready, moment{w.next, ns})
-	w.next += step
+	w.head += step
+	w.ready = append(w.ready, moment{w.head, ns})
 	w.written += step
 	return nil
 }
@@ -134,17 +134,17 @@ func (w *laneWriter) put(step uint64) error {
 func (w *laneWriter) catchUp(ctx context.Context) error {
 	step := w.step(flat)
 	now := w.rate.IndexAt(mxl.Now())
-	w.next = now - now%step - warm*step
+	w.head = now - now%step - warm*step
 	// Lanes begin at the head they find when they connect.
 	if err := w.put(step); err != nil {
 		return err
 	}
-	if err := w.arrival(w.next - step); err != nil {
+	if err := w.arrival(w.head); err != nil {
 		return err
 	}
 	limit := time.Now().Add(15 * time.Second)
 	return w.flat(ctx, func() bool {
-		return w.next > w.rate.IndexAt(mxl.Now()) || time.Now().After(limit)
+		return w.head >= w.rate.IndexAt(mxl.Now()) || time.Now().After(limit)
 	})
 }
 
@@ -153,7 +153,7 @@ func (w *laneWriter) catchUp(ctx context.Context) error {
 func (w *laneWriter) flat(ctx context.Context, enough func() bool) error {
 	step := w.step(flat)
 	for ctx.Err() == nil && !enough() {
-		if err := w.arrival(w.next - w.lead()); err != nil {
+		if err := w.arrival(w.head + step - w.lead()); err != nil {
 			return err
 		}
 		if err := w.put(step); err != nil {
@@ -161,7 +161,7 @@ func (w *laneWriter) flat(ctx context.Context, enough func() bool) error {
 		}
 		w.ready = w.ready[:0] // of no interest back to back
 	}
-	return w.arrival(w.next - step)
+	return w.arrival(w.head)
 }
 
 // arrival waits until the mirror has index.
@@ -182,7 +182,7 @@ func (w *laneWriter) arrival(index uint64) error {
 func (w *laneWriter) paced(ctx context.Context, end uint64) error {
 	step := w.step(paced)
 	for ctx.Err() == nil {
-		due := w.rate.TimeOf(w.next)
+		due := w.rate.TimeOf(w.head + step)
 		if due >= end {
 			break
 		}
@@ -191,7 +191,7 @@ func (w *laneWriter) paced(ctx context.Context, end uint64) error {
 			return err
 		}
 	}
-	return w.arrival(w.next - step)
+	return w.arrival(w.head)
 }
 
 // settle reads both processes' numbers at once and then, where the lanes are still
@@ -208,8 +208,9 @@ func (w *laneWriter) settle(p *lanePair, m media) (source, target laneReport, er
 			return source, target, nil
 		}
 		if time.Now().After(limit) {
-			return source, target, fmt.Errorf("%w: %d written, %d arrived in %d commits of %d transfers, %d skipped", errIncomplete,
-				w.written, got, target.Commits, source.Transfers, source.Skipped)
+			return source, target, fmt.Errorf("%w: %d written, %d arrived in %d commits of %d transfers over %d connections, %d skipped: %s %s",
+				errIncomplete, w.written, got, target.Commits, source.Transfers, target.Connections, source.Skipped,
+				source.LastError, target.LastError)
 		}
 		time.Sleep(time.Millisecond)
 		cpu := [2]int64{source.CPUNS, target.CPUNS}

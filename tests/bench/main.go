@@ -41,6 +41,8 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -51,6 +53,8 @@ type options struct {
 	seconds float64
 	quick   bool
 	results string
+	media   string
+	ways    string
 	lanes   int
 	idle    time.Duration
 }
@@ -68,6 +72,8 @@ func main() {
 	flag.Float64Var(&o.seconds, "seconds", 5, "seconds of each measurement")
 	flag.BoolVar(&o.quick, "quick", false, "less than a minute: does it work, roughly how fast")
 	flag.StringVar(&o.results, "results", filepath.Join("build", "results"), "directory for bench.json and bench.png")
+	flag.StringVar(&o.media, "media", "video,audio", "media to measure")
+	flag.StringVar(&o.ways, "ways", "tcp,raw,raw free,lanes", "ways to measure")
 	flag.Parse()
 	if o.quick {
 		o.rounds, o.seconds, o.idle = 1, 1.5, 4*time.Second
@@ -78,6 +84,21 @@ func main() {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
+}
+
+// phases are those that the options ask for.
+func (o options) phases() (list []phase) {
+	for _, p := range phases() {
+		if named(o.media, p.media) && named(o.ways, p.way) {
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
+// named tells whether a list of words separated by commas has the word.
+func named[T ~string](list string, word T) bool {
+	return slices.Contains(strings.Split(list, ","), string(word))
 }
 
 func bench(ctx context.Context, o options) error {
@@ -99,11 +120,12 @@ func bench(ctx context.Context, o options) error {
 	}
 	site := laneSite{program: self, root: scratch}
 
+	selected := o.phases()
 	var all series
 	span := time.Duration(o.seconds * float64(time.Second))
 	host := lookAround()
 	for round := range o.rounds {
-		for _, p := range phases() {
+		for _, p := range selected {
 			p.span = span
 			var got outcome
 			var err error
@@ -129,6 +151,9 @@ func bench(ctx context.Context, o options) error {
 	}
 	idle := make(map[media]idleOutcome)
 	for _, m := range []media{video, audio} {
+		if !named(o.media, m) || !named(o.ways, lanesWay) {
+			continue
+		}
 		if idle[m], err = site.idle(ctx, m, o.lanes, o.idle); err != nil {
 			return fmt.Errorf("idle %s lanes: %w", m, err)
 		}
@@ -141,7 +166,7 @@ func bench(ctx context.Context, o options) error {
 	}
 	s.print(os.Stdout)
 	return errors.Join(
-		all.missing(),
+		all.missing(selected),
 		s.save(filepath.Join(o.results, "bench.json")),
 		drawLatencies(&all, filepath.Join(o.results, "bench.png")),
 	)

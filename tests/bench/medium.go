@@ -56,7 +56,8 @@ func (g *grains) await(limit time.Duration) error {
 // a reader that waits for it was awake.
 func (g *grains) watch(w *watcher) error {
 	last := g.observed.Head()
-	for !w.ended.Load() {
+	for {
+		ended := w.ended.Load() // what was committed before is looked at once more
 		seen := g.observed.Sync()
 		if head := g.observed.Head(); head != last {
 			awake := mxl.Now()
@@ -72,18 +73,20 @@ func (g *grains) watch(w *watcher) error {
 			last = head
 			continue
 		}
+		if ended {
+			return nil
+		}
 		if _, err := g.observed.WaitSync(seen, 50*time.Millisecond); err != nil {
 			return err
 		}
 	}
-	return nil
 }
 
 func (g *grains) step(mode) uint64 { return 1 }
 
-// lead keeps what is in flight supplied and leaves the slots around the one that is
-// opened alone.
-func (g *grains) lead() uint64 { return uint64(video.depth()) + 2 }
+// lead is half the ring: one more than a lane has in flight. What is further back a
+// lane passes over when transfers are slow, lest the writer overtakes them.
+func (g *grains) lead() uint64 { return g.origin.Depth() / 2 }
 
 func (g *grains) close() { _ = errors.Join(g.mirror.Close(), g.observed.Close()) }
 
@@ -137,7 +140,8 @@ func (s *samples) await(limit time.Duration) error {
 // a while.
 func (s *samples) watch(w *watcher) error {
 	last := s.observed.Head()
-	for !w.ended.Load() {
+	for ended := false; !ended; {
+		ended = w.ended.Load()                                     // what was committed before is looked at once more
 		pause := unix.NsecToTimespec(int64(50 * time.Microsecond)) // and as much timer slack
 		if head := s.observed.Head(); head != last {
 			w.arrived = append(w.arrived, moment{head, mxl.Now()})

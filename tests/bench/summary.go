@@ -79,9 +79,9 @@ var ratios = map[string]string{
 }
 
 // missing lists the phases of which no round was counted.
-func (s *series) missing() error {
+func (s *series) missing(wanted []phase) error {
 	var errs []error
-	for _, p := range phases() {
+	for _, p := range wanted {
 		counted := func(o measured) bool { return o.media == p.media && o.mode == p.mode && o.way == p.way }
 		if !slices.ContainsFunc(s.all, counted) {
 			errs = append(errs, fmt.Errorf("%s: no round was complete", p))
