@@ -2,6 +2,7 @@ package mxl
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -59,6 +60,18 @@ func runChild(role string) error {
 		removed, err := d.CollectGarbage()
 		fmt.Println(active, len(removed))
 		return err
+	case "other": // another user: reads, cannot write, collects nothing
+		id := uuid.MustParse(os.Getenv(childID))
+		r, err := d.OpenDiscreteReader(id)
+		if err != nil {
+			return err
+		}
+		_, readErr := r.Grain(5, AllSlices)
+		_, writeErr := d.OpenDiscreteWriter(id)
+		removed, err := d.CollectGarbage()
+		fmt.Printf("read %v, collected %d %v, write denied %v: %v\n", readErr, len(removed), err,
+			errors.Is(writeErr, ErrPermissionDenied), writeErr)
+		return nil
 	case "wait": // sleep on the futex word of a flow through a read-only mapping
 		r, err := d.OpenDiscreteReader(uuid.MustParse(os.Getenv(childID)))
 		if err != nil {
@@ -102,7 +115,8 @@ type child struct {
 
 func startChild(t testing.TB, role string, attr *syscall.SysProcAttr, env ...string) *child {
 	t.Helper()
-	cmd := exec.Command(os.Args[0], "-test.run=^$")
+	// Through /proc the binary can be run by another user, whoever may look into the directory it was built in.
+	cmd := exec.Command("/proc/self/exe", "-test.run=^$")
 	cmd.Env = append(os.Environ(), append(env, childRole+"="+role)...)
 	cmd.SysProcAttr = attr
 	stdin, err := cmd.StdinPipe()

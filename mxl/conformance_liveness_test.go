@@ -279,6 +279,26 @@ func TestConformance43FullFileSystem(t *testing.T) {
 	}
 }
 
+func TestOtherUserReadsOnly(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can become another user")
+	}
+	d := newDomain(t, 0)
+	if err := os.Chmod(d.Path(), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	w := newGrainWriter(t, d, dataDef(50, 1))
+	write(t, w, 5, 1)
+	w.Close() // nobody holds it, and still it is not for others to collect
+	attr := &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	c := startChild(t, "other", attr, childDomain+"="+d.Path(), childID+"="+w.ID().String())
+	got := c.line(t)
+	if !strings.HasPrefix(got, "read <nil>, collected 0 <nil>, write denied true") ||
+		!strings.Contains(got, "uid 0 gid 0 mode 0644, we are uid 65534 gid 65534") {
+		t.Error(got)
+	}
+}
+
 func TestCollectorLeavesOthersAlone(t *testing.T) {
 	d := newDomain(t, 0)
 	held := newGrainWriter(t, d, dataDef(50, 1))
