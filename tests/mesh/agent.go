@@ -5,11 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"time"
 )
@@ -61,26 +59,6 @@ func newAgent(m *Mesh, hostID string) (*Agent, error) {
 		"LOCAL_NODE_CIDRS":     "127.0.0.0/8",
 	}
 	return a, nil
-}
-
-// Start runs the agent and waits until it answers /readyz.
-func (a *Agent) Start(ctx context.Context) error {
-	var environment []string
-	for _, key := range slices.Sorted(maps.Keys(a.environment)) {
-		environment = append(environment, key+"="+a.environment[key])
-	}
-	p, err := startProcess(a.mesh.Logs, a.HostID, environment, a.mesh.program("mxl-fabrics-agent"))
-	if err != nil {
-		return err
-	}
-	a.Process = p
-	a.mesh.processes = append(a.mesh.processes, p)
-	return Eventually(ctx, 30*time.Second, a.HostID+" is ready", func() error {
-		if !p.Running() {
-			return fmt.Errorf("exited with code %d, see %s", p.ExitCode(), p.Log)
-		}
-		return a.Get(ctx, "/readyz", nil)
-	})
 }
 
 // Get reads a JSON document of the agent; a nil into only checks the status.
