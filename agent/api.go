@@ -39,9 +39,6 @@ func (a *Agent) routesTable() []httpapi.Route {
 		get("/api/v1/replications", a.getReplications),
 		get("/api/v1/peers", a.getPeers),
 		get("/api/v1/events", a.hub.ServeHTTP),
-		get("/api/v1/config/export", func(w http.ResponseWriter, _ *http.Request) {
-			httpapi.WriteJSON(w, http.StatusOK, a.store.Export())
-		}),
 		get("/api/v1/config", a.getConfig),
 		get("/api/v1/config/env", a.getConfigEnv),
 		get("/api/v1/config/export", a.getConfigExport),
@@ -55,6 +52,16 @@ func (a *Agent) routesTable() []httpapi.Route {
 			httpapi.WriteError(w, http.StatusBadRequest, "path must be /api/v1/replications/{id}/targets/{dest}")
 		}},
 	}
+}
+
+// Endpoints lists every endpoint as method and path, in the order of the routes
+// table, for documents and their tests.
+func Endpoints() []string {
+	var list []string
+	for _, r := range new(Agent).routesTable() {
+		list = append(list, r.Method+" "+r.Path)
+	}
+	return list
 }
 
 // ready says whether the agent is ready and, when it is not, what is missing.
