@@ -250,6 +250,23 @@ func TestFixtureNodeRegistration(t *testing.T) {
 	}
 }
 
+func TestListBounds(t *testing.T) {
+	items, notes, err := parseList(kindNode, []byte("["+strings.Repeat("7,", maxResources-1)+"7]"))
+	if err != nil || len(items) != maxResources || len(notes) != 256 {
+		t.Errorf("%d items, %d notes, %v", len(items), len(notes), err)
+	}
+	for _, body := range []string{
+		"[" + strings.Repeat("7,", maxResources) + "7]", "[7] 7", "[7", "[7,", "[", "", "null", "{}", "7", `"["`, strings.Repeat("[", 20_000),
+	} {
+		if _, _, err := parseList(kindNode, []byte(body)); err == nil {
+			t.Errorf("%.20s… accepted", body)
+		}
+	}
+	if a, _, err := parseActive([]byte(strings.Repeat(" ", 500) + `{"master_enable":true}`)); err != nil || !a.masterEnable {
+		t.Errorf("blanks before the document: %v", err)
+	}
+}
+
 // Every JSON fixture is played into every parser: none may panic, and every file
 // is one that this package knows.
 func TestEveryFixtureParses(t *testing.T) {

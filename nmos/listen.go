@@ -53,6 +53,7 @@ func (l *Listeners) Close() error { return errors.Join(l.API.Close(), l.WebSocke
 
 // Serve answers on both listeners until ctx ends, then closes them.
 func (n *Node) Serve(ctx context.Context, l *Listeners, log *slog.Logger) error {
+	log = orDiscard(log)
 	servers := [...]*http.Server{newServer(ctx, n.Handler(), log), newServer(ctx, webSocketHandler(ctx), log)}
 	failed := make(chan error, len(servers))
 	for i, ln := range [...]net.Listener{l.API, l.WebSocket} {

@@ -134,8 +134,8 @@ func (n *Node) Version() Timestamp {
 	return n.version
 }
 
-// Update replaces the configuration. The version rises, and Changes fires, only
-// when an attribute really differs (NMOS reference §2.1). The seed must give the
+// Update replaces the configuration. The version rises, and the node is
+// registered again, only when an attribute really differs (NMOS reference §2.1). The seed must give the
 // same id: a node's identity does not change while it runs.
 func (n *Node) Update(cfg NodeConfig) error {
 	if err := cfg.complete(); err != nil {
@@ -153,7 +153,7 @@ func (n *Node) Update(cfg NodeConfig) error {
 	return nil
 }
 
-// Changes fires after Update changed the document. It has one reader: the
+// changes fires after Update changed the document. It has one reader: the
 // registration.
 func (n *Node) changes() <-chan struct{} { return n.changed }
 

@@ -1,11 +1,13 @@
 package nmos
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/maphash"
+	"io"
 	"net/http"
 	"net/url"
 	"strings"
@@ -17,8 +19,9 @@ const (
 	// pageLimit is the largest page nmos-cpp gives (NMOS reference §12); a
 	// server may lower it.
 	pageLimit = "100"
-	// maxPages bounds a collection: 200,000 resources at 100 a page.
-	maxPages = 2000
+	// maxResources bounds a collection, maxPages how long it is read.
+	maxResources = 100_000
+	maxPages     = 2000
 	// passTimeout bounds a whole pass over the three collections.
 	passTimeout = 30 * time.Second
 )
@@ -130,7 +133,10 @@ func (q *queryClient) walk(ctx context.Context, target string, form url.Values, 
 		if err != nil {
 			return nil, nil, fmt.Errorf("GET %s: %w", u, err)
 		}
-		notes = append(notes, page.notes...)
+		notes = appendNotes(notes, page.notes)
+		if len(items)+len(page.items) > maxResources {
+			return nil, nil, fmt.Errorf("GET %s: more than %d entries", target, maxResources)
+		}
 		for _, r := range page.items {
 			if r.id == "" || !seen[r.id] {
 				seen[r.id] = true
@@ -165,26 +171,40 @@ func (q *queryClient) parse(u string, body []byte, k kind) (parsedPage, error) {
 	return page, nil
 }
 
-// parseList reads a collection. Only a body that is no JSON array fails.
+// parseList reads a collection. Only a body that is no JSON array, or one with
+// far too many entries, fails.
 func parseList(k kind, body []byte) ([]resource, []note, error) {
-	var raws []json.RawMessage
-	if err := json.Unmarshal(body, &raws); err != nil {
-		if _, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-			return nil, nil, fmt.Errorf("not an array: %s", clip(string(body)))
-		}
-		return nil, nil, err
+	d := json.NewDecoder(bytes.NewReader(body))
+	if open, err := d.Token(); err != nil || open != json.Delim('[') {
+		return nil, nil, fmt.Errorf("not an array: %s", clip(string(body[:min(len(body), 100)])))
 	}
-	if raws == nil {
-		return nil, nil, fmt.Errorf("not an array: %s", clip(string(body)))
-	}
-	items := make([]resource, 0, len(raws))
+	items := []resource{}
 	var notes []note
-	for _, raw := range raws {
+	for d.More() {
+		var raw json.RawMessage
+		if err := d.Decode(&raw); err != nil {
+			return nil, nil, fmt.Errorf("entry %d: %w", len(items), err)
+		}
+		if len(items) >= maxResources {
+			return nil, nil, fmt.Errorf("more than %d entries", maxResources)
+		}
 		r, n := parseResource(k, raw)
 		items = append(items, r)
-		notes = append(notes, n...)
+		notes = appendNotes(notes, n)
+	}
+	if _, err := d.Token(); err != nil { // the closing bracket
+		return nil, nil, err
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return nil, nil, errors.New("something follows the array")
 	}
 	return items, notes, nil
+}
+
+// appendNotes keeps the first hundreds of what may be millions of bad entries.
+func appendNotes(notes, more []note) []note {
+	const most = 256
+	return append(notes, more[:max(0, min(len(more), most-len(notes)))]...)
 }
 
 // nextSince is where the next page starts: X-Paging-Until, else the paging.since

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -111,35 +112,34 @@ func (r *Registration) Run(ctx context.Context) error {
 	defer context.AfterFunc(r.stopped, cancel)()
 
 	wait := registerBackoff
-	for next := 0; ctx.Err() == nil; {
+	tried := map[string]bool{} // and failed, since the last pause
+	for ctx.Err() == nil {
 		urls := r.cfg.Directory.RegistrationURLs()
 		r.update(func(s *RegistrationStatus) { s.Configured = len(urls) > 0 })
 		if len(urls) == 0 {
 			sleep(ctx, time.Second) // DNS-SD may find one
 			continue
 		}
-		base := urls[next%len(urls)]
-		held, err := r.session(ctx, base)
+		at := slices.IndexFunc(urls, func(u string) bool { return !tried[u] })
+		if at < 0 { // all of them failed
+			sleep(ctx, jitter(wait))
+			wait = min(wait*2, registerBackoffMax)
+			clear(tried)
+			continue
+		}
+		held, err := r.session(ctx, urls[at])
 		if ctx.Err() != nil {
 			break
 		}
-		if held {
+		if held { // it worked until now
 			wait = registerBackoff
+			clear(tried)
 		}
-		r.failed(base, err)
-		pause := time.Duration(0)
-		switch {
-		case errors.Is(err, errRefused):
-			if r.waitForChange(ctx, refusedPause) {
-				continue
-			}
-		case len(urls) > 1 && (next+1)%len(urls) != 0: // the next one at once
-		default:
-			pause = jitter(wait)
-			wait = min(wait*2, registerBackoffMax)
+		r.failed(urls[at], err)
+		if errors.Is(err, errRefused) && r.waitForChange(ctx, refusedPause) {
+			continue
 		}
-		next++
-		sleep(ctx, pause)
+		tried[urls[at]] = true
 	}
 	return nil
 }

@@ -288,6 +288,28 @@ func TestRegistrationFailOver(t *testing.T) {
 	})
 }
 
+// The order of priorities holds although a failed entry moves to the end.
+func TestRegistrationFailOverInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hosts := map[string]*fakeRegistry{"a": {down: true}, "b": {down: true}, "c": {}, "d": {}}
+		b := NewBrowser(BrowserConfig{})
+		b.multicast[0] = []browsed{{"a", "http://a", 0}, {"b", "http://b", 1}, {"c", "http://c", 2}, {"d", "http://d", 3}}
+		r, err := NewRegistration(RegistrationConfig{
+			Node: testNode(t), Directory: b,
+			Client: &http.Client{Transport: roundTripper(func(r *http.Request) *http.Response { return hosts[r.URL.Host].serve(r) })},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 4500*time.Millisecond)
+		defer cancel()
+		r.Run(ctx)
+		if s := r.Status(); s.Registry != "http://c" || !s.Registered {
+			t.Errorf("status %+v, want c after a and b timed out", s)
+		}
+	})
+}
+
 func TestRegistrationUpdateIsSentAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node := testNode(t)

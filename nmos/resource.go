@@ -1,6 +1,7 @@
 package nmos
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -291,8 +292,8 @@ func foreignID(s string) (string, error) {
 
 // decode reads a JSON object and words the error with the member's name.
 func decode(raw json.RawMessage, into any) error {
-	if trimmed := strings.TrimLeft(string(raw[:min(len(raw), 64)]), " \t\r\n"); !strings.HasPrefix(trimmed, "{") {
-		return fmt.Errorf("not an object: %s", clip(string(raw)))
+	if !bytes.HasPrefix(bytes.TrimLeft(raw, " \t\r\n"), []byte("{")) {
+		return fmt.Errorf("not an object: %s", clip(string(raw[:min(len(raw), 100)])))
 	}
 	err := json.Unmarshal(raw, into)
 	if te, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {

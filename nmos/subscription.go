@@ -53,6 +53,9 @@ func parseMessage(k kind, body []byte) (message, error) {
 	if topic := strings.Trim(doc.Grain.Topic, "/"); topic != strings.Trim(k.path(), "/") {
 		return message{}, fmt.Errorf("grain: topic %q on the subscription of %s", clip(doc.Grain.Topic), k.path())
 	}
+	if len(doc.Grain.Data) > maxResources {
+		return message{}, fmt.Errorf("grain: more than %d entries", maxResources)
+	}
 	m := message{kind: k}
 	for _, raw := range doc.Grain.Data {
 		var e struct {
@@ -66,12 +69,12 @@ func parseMessage(k kind, body []byte) (message, error) {
 			path, err = foreignID(strings.Trim(*e.Path, "/"))
 		}
 		if err != nil || e.Path == nil {
-			m.notes = append(m.notes, note{k, "", fmt.Sprintf("grain entry: bad path: %s", clip(string(raw)))})
+			m.notes = appendNotes(m.notes, []note{{k, "", fmt.Sprintf("grain entry: bad path: %s", clip(string(raw)))}})
 			continue
 		}
 		if isNull(e.Post) {
 			if isNull(e.Pre) {
-				m.notes = append(m.notes, note{k, path, "grain entry: neither pre nor post"})
+				m.notes = appendNotes(m.notes, []note{{k, path, "grain entry: neither pre nor post"}})
 				continue
 			}
 			m.changes = append(m.changes, change{res: resource{id: path}, removed: true})
@@ -82,7 +85,7 @@ func parseMessage(k kind, body []byte) (message, error) {
 			notes = append(notes, note{k, path, fmt.Sprintf("grain entry: id of post is %q", res.id)})
 			res = resource{id: path, bad: true}
 		}
-		m.notes = append(m.notes, notes...)
+		m.notes = appendNotes(m.notes, notes)
 		m.changes = append(m.changes, change{res: res})
 	}
 	return m, nil
