@@ -230,7 +230,7 @@ func (l *sourceLane) connected(d *destination, data []byte, now int64) {
 		limit := min(int(peer.receives), int(d.info.Native))
 		switch {
 		case l.shape.discrete:
-			d.window = max(1, min(nativeGrains, limit, int(l.origin.length)-1))
+			d.window = max(1, min(nativeGrains, limit, int(l.origin.length)-1, len(d.info.Regions)-1))
 		case l.cfg.AudioPipeline:
 			// Never near the number of entries: nothing tells us when they are read.
 			d.window = max(1, min(nativeBatches, limit, len(d.info.Regions)/2))

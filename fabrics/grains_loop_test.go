@@ -53,9 +53,11 @@ func TestGrainsOverTCP(t *testing.T) {
 				}
 				checkPattern(t, g.Payload, index)
 			}
-			if st := target.Stats(); st.Grains != 40 || st.Errors != 0 || st.State != StateActive || !st.Native || st.Head != base+39 {
-				t.Errorf("target %+v", st)
-			}
+			// Readers are woken before the lane counts.
+			eventually(t, time.Second, func() string { return fmt.Sprintf("%+v", target.Stats()) }, func() bool {
+				st := target.Stats()
+				return st.Grains == 40 && st.Errors == 0 && st.State == StateActive && st.Native && st.Head == base+39
+			})
 			eventually(t, time.Second, func() string { return fmt.Sprintf("%+v", targetOf(s, "b")) }, func() bool {
 				st := targetOf(s, "b")
 				return st.Grains == 40 && st.Bytes == 40*uint64(w.PayloadSize()) && st.Errors == 0 && st.Head == base+39

@@ -89,8 +89,8 @@ func TestSamplesOverTCP(t *testing.T) {
 					writeSamples(t, w, head, count)
 					readSamples(t, r, head, count, what)
 				}
-				st := target.Stats()
-				if st.Errors != 0 || st.BadImmediates != 0 || st.Samples != head-start || st.Head != head {
+				eventually(t, time.Second, what, func() bool { return target.Stats().Samples == head-start })
+				if st := target.Stats(); st.Errors != 0 || st.BadImmediates != 0 || st.Head != head {
 					t.Errorf("%d samples written, target %+v", head-start, st)
 				}
 			})

@@ -84,8 +84,11 @@ func Test12Slices(t *testing.T) {
 				}
 				p.arrives(t, index, mxl.AllSlices)
 			}
-			if st := p.target.Stats(); st.Errors != 0 || st.Bytes != 30*uint64(p.w.PayloadSize()) {
-				t.Errorf("%d bytes for 30 grains of %d; %+v", st.Bytes, p.w.PayloadSize(), st.LastError)
+			eventually(t, time.Second, func() string {
+				return fmt.Sprintf("%d bytes for 30 grains of %d", p.target.Stats().Bytes, p.w.PayloadSize())
+			}, func() bool { return p.target.Stats().Bytes == 30*uint64(p.w.PayloadSize()) })
+			if st := p.target.Stats(); st.Errors != 0 {
+				t.Errorf("%s", p.describe())
 			}
 		})
 	}

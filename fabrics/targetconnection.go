@@ -52,12 +52,8 @@ func (l *targetLane) handle(e *ofi.Event) {
 		l.requested(r)
 	case !e.Of(c.endpoint):
 		// An endpoint that is closed already.
-	case e.Kind == ofi.EventConnected && c.state == connectionAccepting:
-		c.state = connectionUp
-		l.numbers.connected.Store(true)
-		l.numbers.native.Store(c.native)
-		l.numbers.connections.Add(1)
-		l.dropWaiting()
+	case e.Kind == ofi.EventConnected:
+		l.established()
 	case e.Kind == ofi.EventShutdown:
 		// What finished before the shutdown is still in the completion queue.
 		l.drain()
@@ -67,6 +63,20 @@ func (l *targetLane) handle(e *ofi.Event) {
 		l.drain()
 		l.lose(fmt.Errorf("connection: %w", e.Err))
 	}
+}
+
+// established ends the handshake. The first transfer may be seen before the event:
+// each connection has its own completion queue, so a completion says it as well.
+func (l *targetLane) established() {
+	c := &l.connection
+	if c.state != connectionAccepting {
+		return
+	}
+	c.state = connectionUp
+	l.numbers.connected.Store(true)
+	l.numbers.native.Store(c.native)
+	l.numbers.connections.Add(1)
+	l.dropWaiting()
 }
 
 // requested decides about an initiator: accepted when there is none; when there is

@@ -217,6 +217,7 @@ func (l *targetLane) take(n int) {
 	if n == 0 {
 		return
 	}
+	l.established()
 	receives := 0
 	for i := range n {
 		value, ok := l.poller.Immediate(i)
