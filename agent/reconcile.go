@@ -292,10 +292,10 @@ func (a *Agent) haltPulls(k mirror.Key) {
 }
 
 func (a *Agent) sweepSources(list []peers.Peer, routes map[string]sourceRoute) {
-	f := sourceFacts{BootID: map[string]string{}, Link: routes}
+	f := sourceFacts{Boots: map[string]peerBoot{}, Link: routes}
 	for i := range list {
 		if list[i].Up {
-			f.BootID[list[i].HostID] = list[i].BootID
+			f.Boots[list[i].HostID] = peerBoot{ID: list[i].BootID, HeardAt: list[i].ReceivedAt}
 		}
 	}
 	a.sources.sweep(f)

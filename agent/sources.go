@@ -345,8 +345,14 @@ func (s *sources) drop(g *sourceGroup, dest string) {
 
 // sourceFacts is what sweep judges by.
 type sourceFacts struct {
-	BootID map[string]string // of peers that are up, by host id
-	Link   map[string]sourceRoute
+	Boots map[string]peerBoot // of peers that are up, by host id
+	Link  map[string]sourceRoute
+}
+
+// peerBoot is the boot id of a peer and when it was heard.
+type peerBoot struct {
+	ID      string
+	HeardAt time.Time
 }
 
 // sweep drops rows whose destination has restarted, has let go without saying so,
@@ -360,8 +366,10 @@ func (s *sources) sweep(f sourceFacts) {
 	now := s.now()
 	s.mu.Lock()
 	for k, row := range s.rows {
-		boot := f.BootID[k.Dest]
-		restarted := row.bootID != "" && boot != "" && boot != row.bootID
+		// A destination that has just restarted asks before it is polled again:
+		// an older poll says nothing about it.
+		boot := f.Boots[k.Dest]
+		restarted := row.bootID != "" && boot.ID != "" && boot.ID != row.bootID && boot.HeardAt.After(row.askedAt)
 		expired := now.Sub(row.askedAt) > sourceLease && !rowConnected(row)
 		if restarted || expired {
 			delete(s.rows, k)

@@ -187,7 +187,10 @@ func TestReleaseEndsTheLaneWithItsLastTarget(t *testing.T) {
 func TestSweep(t *testing.T) {
 	b := newSourceBench()
 	b.mustAsk(t, "b", 1, overTCP("192.0.2.1"))
-	b.sweep(sourceFacts{BootID: map[string]string{"b": "boot-1"}, Link: map[string]sourceRoute{"b": overTCP("192.0.2.1")}})
+	heard := func(boot string, after time.Duration) map[string]peerBoot {
+		return map[string]peerBoot{"b": {ID: boot, HeardAt: b.now.Add(after)}}
+	}
+	b.sweep(sourceFacts{Boots: heard("boot-1", time.Second), Link: map[string]sourceRoute{"b": overTCP("192.0.2.1")}})
 	if len(b.list()) != 1 {
 		t.Fatal("a row of the present boot went")
 	}
@@ -195,7 +198,11 @@ func TestSweep(t *testing.T) {
 	if rows := b.list(); rows[0].State != stateLinkDown {
 		t.Errorf("link down: state %s", rows[0].State)
 	}
-	b.sweep(sourceFacts{BootID: map[string]string{"b": "boot-2"}})
+	b.sweep(sourceFacts{Boots: heard("boot-0", -time.Second)})
+	if len(b.list()) != 1 {
+		t.Error("the row of a destination that has restarted went because of a poll before that")
+	}
+	b.sweep(sourceFacts{Boots: heard("boot-2", time.Second)})
 	if len(b.list()) != 0 {
 		t.Error("a row of an earlier boot stayed")
 	}
