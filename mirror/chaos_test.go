@@ -153,14 +153,14 @@ func (c *chaos) mayRebuild(k Key) bool {
 	return false
 }
 
-// overdue finds mirrors that stay although nothing holds them for longer than
-// any grace plus the checks that come before a removal.
+// overdue finds mirrors whose origin nobody has, wanted or not, and that stay for
+// longer than the grace plus the checks that come before a removal.
 func (c *chaos) overdue() {
 	const checks = 2*ReaderCheckEvery + 6*time.Second // reader check, two polls
 	quiet := c.registry && !c.set.DryRun && exists(filepath.Join(c.proc.path, "1")) && c.now.Sub(c.started) > StartGuard
-	mapped := map[string]bool{}
-	for _, k := range c.readers {
-		mapped[k.DomainID] = true
+	mapped := map[Key]bool{}
+	for _, m := range c.readers {
+		mapped[m.Key] = true
 	}
 	for _, o := range c.origins {
 		k := o.Key
@@ -169,11 +169,7 @@ func (c *chaos) overdue() {
 			_, seen := p.seen[k]
 			listed = listed || seen || !p.up || !p.seenUp || !p.settle.Settled()
 		}
-		domainWanted := false
-		for other, wanted := range c.demand {
-			domainWanted = domainWanted || (wanted && other.DomainID == k.DomainID)
-		}
-		if !quiet || listed || domainWanted || mapped[k.DomainID] || c.inode(k) == 0 {
+		if !quiet || listed || mapped[k] || c.inode(k) == 0 {
 			delete(c.freeSince, k)
 			continue
 		}
@@ -190,6 +186,20 @@ func (c *chaos) overdue() {
 func (c *chaos) step1(k Key) string {
 	s := c.world.step(k)
 	return fmt.Sprintf("state %s, do %d, reason %s, guard %s, missing %v, health %+v", s.State, s.Do, s.Reason, s.Guard, s.Missing, s.Health)
+}
+
+// quiet lets everything answer for as long as any removal may take.
+func (c *chaos) quiet() {
+	c.steps++
+	for _, p := range c.peers {
+		p.up, p.link, p.scanned = true, true, true
+	}
+	c.registry, c.set.DryRun = true, false
+	c.proc.add(1, "init", "")
+	for end := c.now.Add(StartGuard + 2*c.set.IdleGrace); c.now.Before(end); {
+		c.now = c.now.Add(400 * time.Millisecond)
+		c.watchPass()
+	}
 }
 
 // change changes one thing.
@@ -350,7 +360,9 @@ func TestChaos(t *testing.T) {
 	}
 	c := newChaos(t, seed)
 	for c.steps < steps && len(c.violations) < 20 {
-		c.step()
+		if c.step(); c.steps%100 == 0 {
+			c.quiet()
+		}
 	}
 	c.crash()
 	reasons := map[Reason]int{}
