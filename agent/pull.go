@@ -139,6 +139,18 @@ type destinationView struct {
 	HasLane      bool
 	LaneKey      string
 	Continuous   bool
+
+	lane targetLane // for its head at the moment of a question; nil without one
+}
+
+// headNow is the mirror's head at this moment, not that of the last pass.
+func (v *destinationView) headNow() uint64 {
+	if v.lane != nil {
+		if head := v.lane.Stats().Head; head != mxl.UndefinedIndex {
+			return head
+		}
+	}
+	return v.Head
 }
 
 func newPull(key pullKey, deps pullDeps) *pull {
@@ -468,6 +480,7 @@ func (p *pull) publish() {
 		v.Provider = w.Provider
 	}
 	if p.lane != nil {
+		v.lane = p.lane
 		v.Stats, v.HasLane, v.LaneKey, v.Continuous = p.lane.Stats(), true, p.laneKey(), p.continuous
 		v.Grains += v.Stats.Grains
 		v.Bytes += v.Stats.Bytes

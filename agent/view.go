@@ -48,7 +48,7 @@ func (v *viewOfPass) load() *passView {
 func (v *passView) lagFacts(d *destinationView) lagFacts {
 	o := v.origins[d.Key.mirror()]
 	return lagFacts{
-		Rate: o.Rate, Continuous: o.Continuous, BatchSamples: d.BatchSamples, MirrorHead: d.Head, HasGrain: d.HasHead,
+		Rate: o.Rate, Continuous: o.Continuous, BatchSamples: d.BatchSamples, MirrorHead: d.headNow(), HasGrain: d.HasHead,
 		OriginActive: o.Active, HeadMovedAt: d.HeadMovedAt, OriginSilent: d.OriginSilent,
 	}
 }
