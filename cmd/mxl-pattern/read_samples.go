@@ -77,7 +77,7 @@ type sampleState uint8
 
 const (
 	sampleGood  sampleState = iota
-	sampleStale             // zero, or of the lap before: never written
+	sampleStale             // zero, or of an earlier lap: never written
 	sampleBad
 )
 
@@ -133,12 +133,28 @@ func markSamples(ring sampleRing, payload pattern.Samples, run []byte, channel i
 		faulty = true
 		number, one := from+uint64(i), run[i*size:(i+1)*size]
 		state := sampleBad
-		if allZero(one) || number >= ring.BufferLength() && check(one, channel, number-ring.BufferLength(), 0) < 0 {
+		if allZero(one) || ofEarlierLap(ring, check, one, channel, number) {
 			state = sampleStale
 		}
 		marks[i] = max(marks[i], state)
 	}
 	return faulty
+}
+
+// laps is how many laps of the ring an old sample is looked for in: where a mirror's agent was away again and again,
+// several laps can pass a place by.
+const laps = 32
+
+func ofEarlierLap(ring sampleRing, check func([]byte, int, uint64, int) int, one []byte, channel int, number uint64) bool {
+	for range laps {
+		if number < ring.BufferLength() {
+			return false
+		}
+		if number -= ring.BufferLength(); check(one, channel, number, 0) < 0 {
+			return true
+		}
+	}
+	return false
 }
 
 func allZero(b []byte) bool {
