@@ -13,6 +13,7 @@ import (
 type Ledger struct {
 	flows   map[Key]*flowRecord
 	domains map[string]*domainRecord
+	now     time.Time // of the last pass
 }
 
 // flowRecord is what is remembered of one flow.
@@ -26,6 +27,7 @@ type flowRecord struct {
 	mediaType string
 	format    string
 	told      string // the refusal or dry run last told
+	refused   time.Time
 	step      FlowStep
 }
 
@@ -33,6 +35,7 @@ type flowRecord struct {
 type domainRecord struct {
 	idleSince time.Time
 	told      string
+	refused   time.Time // as of a flow
 }
 
 // FlowStep is what one pass decided about one flow.
@@ -80,12 +83,25 @@ func NewLedger() *Ledger {
 func (l *Ledger) Removed(k Key, reason Reason) {
 	if r := l.flows[k]; r != nil {
 		r.rebuilds = r.rebuilds.Removed(reason)
-		r.missing = MissingClock{}
 	}
 }
 
-// NotRemoved takes Removed back: the removal was refused.
-func (l *Ledger) NotRemoved(k Key) { l.Removed(k, "") }
+// NotRemoved takes Removed back: the removal was refused. Whoever uses the flow
+// was stopped for it, so the next try waits for a reader check made after it.
+func (l *Ledger) NotRemoved(k Key) {
+	l.Removed(k, "")
+	if r := l.flows[k]; r != nil {
+		r.refused = l.now
+	}
+	if r := l.domains[k.DomainID]; r != nil {
+		r.refused = l.now
+	}
+}
+
+// tooSoon says whether the last reader check is not newer than a refusal.
+func (f *Facts) tooSoon(refused time.Time) bool {
+	return !refused.IsZero() && !f.Readers.At.After(refused)
+}
 
 // Pass decides about every flow that is offered, wanted, on disk or remembered,
 // and about every mirror domain on disk.
@@ -93,6 +109,7 @@ func (l *Ledger) Pass(f Facts) Outcome {
 	if f.Readers == nil {
 		f.Readers = &ReaderReport{Why: "no reader check yet"}
 	}
+	l.now = f.Now
 	var out Outcome
 	going := map[string]bool{} // domains that go as a whole
 	for _, d := range f.OnDisk {
@@ -168,6 +185,9 @@ func (l *Ledger) flow(f *Facts, k Key, on FlowOnDisk, onDisk bool, source string
 	r.kind(on, onDisk)
 	step.MediaType, step.Format = r.mediaType, r.format
 	pending := l.missing(f, k, r, &step, source, onDisk, out)
+	if step.Do == Remove && f.tooSoon(r.refused) {
+		step.Do, step.Guard = Leave, ReadersUnknown
+	}
 	l.rebuilds(f, k, r, &step, on, onDisk, out)
 	l.health(f, k, r, &step, on, offer, hold, !pending, out)
 	r.step = step
@@ -318,76 +338,6 @@ func (l *Ledger) health(f *Facts, k Key, r *flowRecord, step *FlowStep, on FlowO
 			out.Events[i].Health, out.Events[i].StaleAfter, out.Events[i].Memory = step.Health, f.StaleAfter, r.rebuilds
 		}
 	}
-}
-
-// domain decides about one mirror domain.
-func (l *Ledger) domain(f *Facts, d DomainOnDisk, out *Outcome) DomainStep {
-	r := l.domains[d.DomainID]
-	if r == nil {
-		r = &domainRecord{}
-		l.domains[d.DomainID] = r
-	}
-	keys := make([]Key, 0, len(d.Flows))
-	for _, on := range d.Flows {
-		keys = append(keys, on.Key)
-	}
-	facts := DomainFacts{
-		Local: f.LocalDomains[d.DomainID], Listed: f.listed(d.DomainID), Source: f.sightOf(d.SourceHost),
-		Settled: f.settled(d.DomainID, d.SourceHost), IdleGrace: f.IdleGrace,
-	}
-	l.wants(f, d.DomainID, &facts)
-	if facts.Demand || facts.Hold || facts.LiveEager {
-		r.idleSince = time.Time{}
-	} else if r.idleSince.IsZero() {
-		r.idleSince = f.Now
-	}
-	if !r.idleSince.IsZero() {
-		facts.IdleFor = age(f.Now, r.idleSince)
-	}
-	readers := f.Readers.DomainFacts(d.DomainID, keys)
-	v := JudgeDomain(facts, f.around(), readers)
-	l.tellDomain(f, r, d, v, readers, out)
-	return DomainStep{DomainID: d.DomainID, DomainVerdict: v, IdleSince: r.idleSince, Demand: facts.Demand || facts.Hold}
-}
-
-// wants says what wants a flow of the domain. A live origin is one that eager
-// mode keeps a mirror of: one with a writer. A writer without a signal counts,
-// else its mirror would be removed and made again every MIRROR_IDLE_GRACE_S.
-func (l *Ledger) wants(f *Facts, domainID string, facts *DomainFacts) {
-	for k, wanted := range f.Demand {
-		facts.Demand = facts.Demand || (wanted && k.DomainID == domainID)
-	}
-	for k, r := range l.flows {
-		facts.Hold = facts.Hold || (k.DomainID == domainID && r.holds(f))
-	}
-	if !f.Eager {
-		return
-	}
-	for k, offer := range f.Offers {
-		if k.DomainID == domainID && (offer.Live || offer.Active) && !f.Filter.Excludes(k) {
-			facts.LiveEager = true
-			return
-		}
-	}
-}
-
-// tellDomain reports a removal that is refused or only rehearsed, once a change.
-func (l *Ledger) tellDomain(f *Facts, r *domainRecord, d DomainOnDisk, v DomainVerdict, readers ReaderFacts, out *Outcome) {
-	e := Event{Key: Key{DomainID: d.DomainID}, Peer: d.SourceHost, Path: d.Path, Reason: v.Reason}
-	told := ""
-	switch {
-	case v.Reason == "":
-	case v.Guard == DryRun:
-		e.Kind, told = EventDomainWouldRemove, "dry run: "+string(v.Reason)
-	case v.Guard == ReadersMapped:
-		e.Kind, e.Readers, told = EventDomainBusy, readers.Mapped, pidList(readers.Mapped)
-	case v.Guard == ReadersUnknown && !f.Readers.At.IsZero() && !f.Readers.Known:
-		e.Kind, e.Why, told = EventDomainBusy, readers.Why, readers.Why
-	}
-	if told != "" && told != r.told {
-		out.add(e)
-	}
-	r.told = told
 }
 
 // forget drops what need not be remembered.

@@ -208,6 +208,41 @@ func TestDomainBusyIsToldOnce(t *testing.T) {
 	}
 }
 
+// A reader that comes between the periodic check and the removal refuses it
+// once, not with every pass.
+func TestARefusedRemovalWaitsForTheNextCheck(t *testing.T) {
+	for _, whole := range []bool{false, true} {
+		w, o, _ := warm(t)
+		if whole {
+			w.peers = map[string]*worldPeer{}
+		} else {
+			delete(w.peer(testSource).flows, o.Key)
+			w.run(38 * time.Second)
+		}
+		// The next removal comes before the next check.
+		for w.refused == 0 && w.inode(o.Key) != 0 && w.now.Sub(w.started) < 10*time.Minute {
+			w.proc.remove(77)
+			if w.now.Add(200*time.Millisecond).Sub(w.checked) >= ReaderCheckEvery {
+				w.report, w.checked = w.check.Scan(t.Context(), w.room.Watched()), w.now.Add(200*time.Millisecond)
+			}
+			w.read(o.Key, 77)
+			w.run(200 * time.Millisecond)
+		}
+		if w.refused != 1 || w.inode(o.Key) == 0 {
+			t.Fatalf("whole %v: %d refused, inode %d", whole, w.refused, w.inode(o.Key))
+		}
+		w.run(1600 * time.Millisecond)
+		if w.refused != 1 {
+			t.Errorf("whole %v: %d refusals within one check", whole, w.refused)
+		}
+		w.proc.remove(77)
+		w.run(4 * time.Second)
+		if w.inode(o.Key) != 0 {
+			t.Errorf("whole %v: it stayed", whole)
+		}
+	}
+}
+
 func TestAWriterWithoutASignalKeepsItsEagerMirror(t *testing.T) {
 	w, o, other := warm(t)
 	delete(w.demand, o.Key)
