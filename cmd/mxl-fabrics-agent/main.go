@@ -29,6 +29,10 @@ const (
 func main() { os.Exit(run()) }
 
 func run() int {
+	// First of all: until then a signal ends the process the way some library
+	// that libfabric brings along has chosen (libinfinipath exits with 1).
+	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT)
+	defer stop()
 	store, err := config.Load(config.Machine{})
 	if err != nil {
 		return invalid(err)
@@ -46,8 +50,6 @@ func run() int {
 		log.Error("mxl_root_missing", "path", cfg.ScanPath)
 		return invalid(err)
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT)
-	defer stop()
 	a, err := agent.New(store, log)
 	if err == nil {
 		err = a.Start(ctx)
