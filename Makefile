@@ -9,7 +9,7 @@ RACE ?= 1
 VERSION ?= $(shell git describe --tags --match 'v[0-9]*' --dirty 2>/dev/null | sed 's/^v//')
 LDFLAGS := $(if $(VERSION),-X github.com/mxl-stack/mxl-fabrics-agent/agent.Version=$(VERSION))
 
-.PHONY: all build deps demo test check integration bench fuzz soak activation outage clean
+.PHONY: all build deps demo test check integration bench fuzz soak activation outage restart clean
 
 all: build
 
@@ -55,6 +55,11 @@ activation: build
 # The registry goes away for a minute and comes back empty.
 outage: build
 	$(GO) run ./tests/outage
+
+# The destination agent ends again and again under readers: RESTARTS times with
+# SIGKILL, as many with SIGTERM.
+restart: build
+	tests/integration/restart.sh
 
 clean:
 	rm -rf build
