@@ -140,6 +140,7 @@ func (a advertisement) answer(q answerMessage, legacy bool) []byte {
 	if err != nil {
 		return nil // a foreign question that cannot be repeated
 	}
+	showDots(packet) // of a legacy resolver's questions
 	return packet
 }
 

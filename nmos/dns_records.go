@@ -41,8 +41,9 @@ type answerMessage struct {
 }
 
 // parseDNS reads a message. Records of unknown types, and records that cannot be
-// read on their own, are passed over.
+// read on their own, are passed over. Dots inside labels are hidden in the packet.
 func parseDNS(packet []byte) (answerMessage, error) {
+	hideDots(packet)
 	var (
 		m answerMessage
 		p dnsmessage.Parser

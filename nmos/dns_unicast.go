@@ -135,6 +135,7 @@ func askServer(ctx context.Context, server, name string, kind dnsmessage.Type) (
 	if err != nil {
 		return answerMessage{}, fmt.Errorf("name %q: %w", clip(name), err)
 	}
+	showDots(packet)
 	for _, network := range [...]string{"udp", "tcp"} {
 		m, err := exchangeDNS(ctx, network, server, packet, query.ID, question)
 		if err != nil {

@@ -76,6 +76,36 @@ func TestParseDNSSkipsWhatItDoesNotKnow(t *testing.T) {
 	}
 }
 
+// An instance name with dots in its first label, as RFC 6763 allows.
+func TestDotsInsideLabels(t *testing.T) {
+	list := serviceRecords(registerService, "local.", "Registry 10\x1e0\x1e0\x1e1:80", "h.local.", "192.0.2.1", 3210, "api_proto=http", "api_ver=v1.3", "pri=0")
+	packet := pack(t, dnsmessage.Message{Header: dnsmessage.Header{Response: true}, Answers: list})
+	showDots(packet)
+	if !strings.Contains(string(packet), "Registry 10.0.0.1:80") || strings.Contains(string(packet), "\x1e") {
+		t.Fatalf("packet %q", packet)
+	}
+	var p dnsmessage.Message
+	if err := p.Unpack(slices.Clone(packet)); err == nil {
+		t.Error("the parser takes such names by now: dns_labels.go can go")
+	}
+	m, err := parseDNS(packet)
+	if err != nil || len(m.records) != 4 {
+		t.Fatalf("%d records, %v", len(m.records), err)
+	}
+	c := newRecordCache()
+	c.add(m.records, at(0))
+	got := c.instances(registerService+".local.", at(0))
+	if len(got) != 1 {
+		t.Fatalf("instances %+v", got)
+	}
+	if b, reason, ok := usable(got[0]); !ok || b.url != "http://192.0.2.1:3210" {
+		t.Errorf("%+v, %q", b, reason)
+	}
+	if s := showName(got[0].name); !strings.HasPrefix(s, "registry 10.0.0.1:80.") {
+		t.Errorf("shown as %q", s)
+	}
+}
+
 func TestRecordCache(t *testing.T) {
 	c := newRecordCache()
 	ptr := record{name: "s.", kind: dnsmessage.TypePTR, ttl: time.Minute, target: "i.s."}
