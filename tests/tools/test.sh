@@ -8,13 +8,15 @@ set -euo pipefail
 
 tests/tools/check.sh quick
 
+# One package at a time: many tests pace real flows, and two of them at once would
+# be each other's load.
 if [[ $RACE == 0 ]]; then
-	exec "$GO" test -timeout 15m ./...
+	exec "$GO" test -p 1 -timeout 15m ./...
 fi
-"$GO" test -race -timeout 15m ./...
+"$GO" test -p 1 -race -timeout 15m ./...
 
 mapfile -t unraced < <(grep -rlE '^//go:build .*!race' --include='*_test.go' . | xargs -r -n1 dirname | sort -u)
 if ((${#unraced[@]})); then
 	echo "without the race detector:"
-	"$GO" test -timeout 15m "${unraced[@]}"
+	"$GO" test -p 1 -timeout 15m "${unraced[@]}"
 fi
