@@ -65,6 +65,9 @@ func (r *Room) checkDomain(domainID, path string, dir *os.File) (*domainDirector
 	if errors.Is(err, fs.ErrNotExist) {
 		text, info, err = r.finishDomain(domainID, path, dir)
 	}
+	if errors.Is(err, errNotPlain) {
+		return nil, &ForeignError{Path: path, Why: err.Error()}
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -85,14 +88,17 @@ func (r *Room) checkDomain(domainID, path string, dir *os.File) (*domainDirector
 // left without it. An empty directory counts as absent: it is what a crash in
 // the last step of a removal leaves, and nobody loses anything with it.
 func (r *Room) finishDomain(domainID, path string, dir *os.File) ([]byte, os.FileInfo, error) {
-	list, err := names(dir)
-	if err != nil {
-		return nil, nil, err
-	}
-	if len(list) == 0 {
-		return nil, nil, &os.PathError{Op: "open domain", Path: path, Err: fs.ErrNotExist}
-	}
+	absent := &os.PathError{Op: "open domain", Path: path, Err: fs.ErrNotExist}
 	text, info, err := readBelow(dir, unfinishedFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		// Another deed of ours may have finished it just now, or be removing it.
+		if text, info, err = readBelow(dir, definitionFile); err == nil {
+			return text, info, nil
+		}
+		if list, err := names(dir); gone(err) || (err == nil && len(list) == 0) {
+			return nil, nil, absent
+		}
+	}
 	if err != nil {
 		return nil, nil, &ForeignError{Path: path, Why: "it has no " + definitionFile}
 	}
@@ -104,7 +110,11 @@ func (r *Room) finishDomain(domainID, path string, dir *os.File) ([]byte, os.Fil
 		return nil, nil, &ForeignError{Path: path, Why: "it has no " + definitionFile}
 	}
 	fd := int(dir.Fd())
-	if err := unix.Renameat2(fd, unfinishedFile, fd, definitionFile, unix.RENAME_NOREPLACE); err != nil {
+	err = unix.Renameat2(fd, unfinishedFile, fd, definitionFile, unix.RENAME_NOREPLACE)
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EEXIST) {
+		return readBelow(dir, definitionFile) // another deed of ours did it just now
+	}
+	if err != nil {
 		return nil, nil, fmt.Errorf("finish %s: %w", path, err)
 	}
 	return text, info, nil

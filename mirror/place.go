@@ -38,11 +38,19 @@ func notADirectory(err error) bool {
 	return errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.EXDEV)
 }
 
-// readBelow reads a small regular file in dir; no symbolic link, no device.
+// errNotPlain reports a file that is none we would write: a link, a device, too
+// large.
+var errNotPlain = errors.New("not a small regular file")
+
+// readBelow reads a small regular file in dir; no symbolic link, no device:
+// errNotPlain.
 func readBelow(dir *os.File, name string) ([]byte, os.FileInfo, error) {
 	path := dir.Name() + "/" + name
 	const flags = unix.O_RDONLY | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_CLOEXEC
 	fd, err := retry(func() (int, error) { return unix.Openat(int(dir.Fd()), name, flags, 0) })
+	if errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENXIO) {
+		return nil, nil, fmt.Errorf("%s: %w", path, errNotPlain)
+	}
 	if err != nil {
 		return nil, nil, &os.PathError{Op: "open", Path: path, Err: err}
 	}
@@ -53,14 +61,14 @@ func readBelow(dir *os.File, name string) ([]byte, os.FileInfo, error) {
 		return nil, nil, err
 	}
 	if !info.Mode().IsRegular() {
-		return nil, nil, fmt.Errorf("%s is not a regular file", path)
+		return nil, nil, fmt.Errorf("%s: %w", path, errNotPlain)
 	}
 	text, err := io.ReadAll(io.LimitReader(f, largestText+1))
 	if err != nil {
 		return nil, nil, fmt.Errorf("read %s: %w", path, err)
 	}
 	if len(text) > largestText {
-		return nil, nil, fmt.Errorf("%s has more than %d bytes", path, largestText)
+		return nil, nil, fmt.Errorf("%s: %w: more than %d bytes", path, errNotPlain, largestText)
 	}
 	return text, info, nil
 }

@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
+	"sync"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -359,5 +361,62 @@ func TestTwoDeedsOnOneFlow(t *testing.T) {
 		if !errors.Is(err, ErrRemoving) {
 			t.Errorf("deed %d: %v", i, err)
 		}
+	}
+}
+
+// TestConcurrentDeeds lets everything happen at once; what is left is whole.
+func TestConcurrentDeeds(t *testing.T) {
+	r := openRoom(t, shmRoot(t))
+	var wg sync.WaitGroup
+	allowed := []error{ErrRemoving, ErrNotMirror, ErrDiffers}
+	fine := func(err error) {
+		if err != nil && !slices.ContainsFunc(allowed, func(a error) bool { return errors.Is(err, a) }) {
+			t.Error(err)
+		}
+	}
+	for worker := range 6 {
+		wg.Go(func() {
+			for i := range 25 {
+				o := origin("data", (worker+i)%3+1)
+				switch (worker*7 + i) % 6 {
+				case 0, 1:
+					_, _, err := r.EnsureFlow(o)
+					fine(err)
+				case 2:
+					_, err := r.RemoveFlow(t.Context(), o.Key, OriginGone)
+					fine(err)
+				case 3:
+					_, err := r.RebuildFlow(t.Context(), o.Key)
+					fine(err)
+				case 4:
+					_, err := r.RemoveDomain(t.Context(), o.DomainID, IdleLong)
+					fine(err)
+				case 5:
+					_, err := r.Survey()
+					fine(err)
+					fine(r.Watched().Err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	onDisk, err := r.Survey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range onDisk {
+		for _, f := range d.Flows {
+			if f.Err != nil || !f.Held || r.Held(f.Key).Inode != f.Inode {
+				t.Errorf("%+v", f)
+			}
+		}
+		for _, name := range list(t, d.Path) {
+			if strings.HasPrefix(name, halfMade) {
+				t.Errorf("%s stayed", name)
+			}
+		}
+	}
+	for n := range 3 {
+		mustEnsure(t, r, origin("data", n+1))
 	}
 }

@@ -189,6 +189,9 @@ func (r *Room) ownFiles() []FileID {
 // watch adds the files of a domain.
 func (d *domainDirectory) watch(w *Watched) error {
 	list, err := names(d.dir)
+	if gone(err) {
+		return nil
+	}
 	if err != nil {
 		return err
 	}
@@ -224,6 +227,9 @@ func (d *domainDirectory) watchFlow(w *Watched, name string, k Key) error {
 
 func (w *Watched) addAll(dir *os.File, k Key, level int) error {
 	list, err := names(dir)
+	if gone(err) {
+		return nil // it is being removed
+	}
 	if err != nil {
 		return err
 	}
