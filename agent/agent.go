@@ -263,6 +263,7 @@ func (a *Agent) configChanged() {
 	cfg := a.store.Config()
 	a.table.SetStatic(staticPeers(cfg))
 	a.table.SetInterval(cfg.PeerPollInterval.Duration())
+	a.room.SetReserve(uint64(cfg.TmpfsReserveMB))
 }
 
 // discover hands the agents that the registry knows to the peer table.

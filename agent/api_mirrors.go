@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -120,7 +121,8 @@ func (a *Agent) refuseMirror(w http.ResponseWriter, id string, err error) {
 		httpapi.WriteError(w, http.StatusNotFound, fmt.Sprintf("this agent has no mirror of domain %s", quoted(id)))
 	case errors.As(err, &busy):
 		a.page.DomainRefused(string(mirror.Delete))
-		a.log.Warn("mirror_domain_busy", "domain_id", id, "domain", id, "reason", mirror.Delete, "error", err)
+		a.log.Warn("mirror_domain_busy", "domain_id", id, "domain", id, "path", a.mirrorOnDisk(id).Path, "reason", mirror.Delete,
+			"readers", readerList(busy.Readers), "error", busy.Unknown)
 		httpapi.WriteJSON(w, http.StatusConflict, removedMirror{Readers: busy.Readers, Error: err.Error()})
 	default:
 		httpapi.WriteJSON(w, http.StatusConflict, removedMirror{Error: err.Error()})
@@ -194,4 +196,13 @@ func mirrorKey(domainID, flowID string) (mirror.Key, error) {
 		return mirror.Key{}, errors.New("flow_id " + quoted(flowID) + " is not a UUID")
 	}
 	return mirror.Key{DomainID: domainID, FlowID: flow}, nil
+}
+
+// readerList is "12 (ffmpeg), 13 (mxl-info)", as the events of the loop show it.
+func readerList(readers []mirror.Reader) string {
+	list := make([]string, 0, len(readers))
+	for _, r := range readers {
+		list = append(list, fmt.Sprintf("%d (%s)", r.PID, r.Comm))
+	}
+	return strings.Join(list, ", ")
 }

@@ -19,7 +19,8 @@ type nmosSide struct {
 	listeners    *nmos.Listeners
 	registration *nmos.Registration
 	observer     *nmos.Observer
-	configured   bool // a registry is configured
+	browser      *nmos.Browser // nil without NMOS_DNS_SD
+	configured   bool          // a registry is configured, or looked for
 	port         int
 	address      netip.Addr
 	dnsSD        bool
@@ -55,7 +56,16 @@ func newNMOSSide(cfg *config.Config, log *slog.Logger) (*nmosSide, error) {
 		}
 		directory.Query = []string{query}
 	}
-	n.registration, err = nmos.NewRegistration(nmos.RegistrationConfig{Node: n.node, Directory: directory, Log: log})
+	var where nmos.Directory = directory
+	if cfg.NMOSDNSSD {
+		n.configured = true
+		n.browser = nmos.NewBrowser(nmos.BrowserConfig{
+			Static: directory, Node: n.node, Log: log,
+			Registered: func() bool { return n.registration.Status().Registered },
+		})
+		where = n.browser
+	}
+	n.registration, err = nmos.NewRegistration(nmos.RegistrationConfig{Node: n.node, Directory: where, Log: log})
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +73,7 @@ func newNMOSSide(cfg *config.Config, log *slog.Logger) (*nmosSide, error) {
 		OwnNodeID: n.node.ID(), IDs: cfg.LocalNodeIDs, Hostnames: cfg.LocalNodeHostnames, CIDRs: cfg.LocalNodeCIDRs, Log: log,
 	})
 	n.observer, err = nmos.NewObserver(nmos.ObserverConfig{
-		Directory: directory, Local: local, OwnNodeID: n.node.ID(), OwnHostID: cfg.HostID,
+		Directory: where, Local: local, OwnNodeID: n.node.ID(), OwnHostID: cfg.HostID,
 		PollInterval:      cfg.NMOSPollInterval.Duration(),
 		RegistrationEpoch: func() uint64 { return n.registration.Status().Epoch },
 		Log:               log,
@@ -88,6 +98,9 @@ func (n *nmosSide) run(ctx context.Context, rooms *sync.WaitGroup) {
 		})
 	}
 	start("nmos_node", func(ctx context.Context) error { return n.node.Serve(ctx, n.listeners, n.log) })
+	if n.browser != nil {
+		start("nmos_dns_sd", n.browser.Run)
+	}
 	start("nmos_registration", n.registration.Run)
 	start("nmos_observer", n.observer.Run)
 }

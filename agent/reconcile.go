@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -26,14 +27,14 @@ type loop struct {
 	tries     map[mirror.Key]*backoff
 	inactive  map[mirror.Key]time.Time // since when the origin of a running pull has had no writer
 	conflicts map[nmos.FlowKey]nmos.OriginConflict
-	links     map[string]peers.Link
+	devices   []string // whose carrier matters
 }
 
 func newLoop() *loop {
 	return &loop{
 		ledger: mirror.NewLedger(), pulls: map[pullKey]*pull{}, ensured: map[mirror.Key][]byte{},
 		tries: map[mirror.Key]*backoff{}, inactive: map[mirror.Key]time.Time{},
-		conflicts: map[nmos.FlowKey]nmos.OriginConflict{}, links: map[string]peers.Link{},
+		conflicts: map[nmos.FlowKey]nmos.OriginConflict{},
 	}
 }
 
@@ -121,7 +122,7 @@ func (a *Agent) pass(ctx context.Context) {
 		a.tell(p.Outcome)
 		routes := a.routes(cfg, facts.Peers)
 		a.logConflicts(p.Demand.Conflicts)
-		a.logLinks(facts.Peers)
+		a.watchDevices(facts.Peers)
 		a.timing.measure("cleanup_domains", func() { a.removeDomains(ctx, p) })
 		a.timing.measure("cleanup_flows", func() { a.removeFlows(ctx, p) })
 		a.timing.measure("pulls", func() {
@@ -315,28 +316,16 @@ func (a *Agent) logConflicts(list []nmos.OriginConflict) {
 	a.loop.conflicts = now
 }
 
-func (a *Agent) logLinks(list []peers.Peer) {
-	now := make(map[string]peers.Link, len(list))
+// watchDevices tells the link watch which devices' carrier matters.
+func (a *Agent) watchDevices(list []peers.Peer) {
+	now := make([]string, 0, len(list))
 	for i := range list {
-		p := &list[i]
-		now[p.HostID] = p.Link
-		before, known := a.loop.links[p.HostID]
-		switch {
-		case known && before.Up == p.Link.Up, !known && p.Link.Up:
-		case p.Link.Up:
-			a.log.Info("peer_link_up", "peer", p.HostID, "interface", p.Link.Interface)
-		default:
-			a.log.Warn("peer_link_down", "peer", p.HostID, "interface", p.Link.Interface, "reason", p.Link.Error)
+		if name := list[i].Link.Interface; name != "" && !slices.Contains(now, name) {
+			now = append(now, name)
 		}
 	}
-	if !maps.Equal(now, a.loop.links) {
-		var devices []string
-		for _, l := range now {
-			if l.Interface != "" {
-				devices = append(devices, l.Interface)
-			}
-		}
-		a.links.Use(devices...)
+	if !slices.Equal(now, a.loop.devices) {
+		a.links.Use(now...)
+		a.loop.devices = now
 	}
-	a.loop.links = now
 }

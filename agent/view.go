@@ -22,6 +22,7 @@ import (
 
 // passView is what one pass left for the API. It is never changed.
 type passView struct {
+	facts   passFacts
 	plan    plan
 	mirrors []mirror.DomainView
 	origins map[mirror.Key]originFact
@@ -80,7 +81,7 @@ func (l *lastSaid) differs(subject string, value any) bool {
 // publish leaves the outcome of a pass for the API, the metrics and the event
 // stream.
 func (a *Agent) publish(cfg *config.Config, facts passFacts, p plan) {
-	view := &passView{plan: p, mirrors: mirror.ViewMirrors(p.Facts, p.Outcome), origins: make(map[mirror.Key]originFact, len(p.Offers))}
+	view := &passView{facts: facts, plan: p, mirrors: mirror.ViewMirrors(p.Facts, p.Outcome), origins: make(map[mirror.Key]originFact, len(p.Offers))}
 	for k, o := range p.Offers {
 		view.origins[k] = originFact{
 			Rate:       mxl.Rational{Numerator: o.Flow.GrainRate.Numerator, Denominator: o.Flow.GrainRate.Denominator},
@@ -95,7 +96,6 @@ func (a *Agent) publish(cfg *config.Config, facts passFacts, p plan) {
 func (a *Agent) publishEvents(facts passFacts) {
 	revision := a.scanner.Snapshot().Revision
 	if a.announced.differs("inventory", revision) {
-		a.log.Debug("inventory_changed", "revision", revision)
 		a.hub.Publish(httpapi.EventInventory, "", revision)
 	}
 	for i := range facts.Peers {
@@ -106,7 +106,14 @@ func (a *Agent) publishEvents(facts passFacts) {
 	}
 }
 
-func (a *Agent) getMetrics(w http.ResponseWriter, r *http.Request) { a.page.ServeHTTP(w, r) }
+// getMetrics shows the lags as they are now; everything else is the last pass's
+// copy, so that a scrape never holds up a lane.
+func (a *Agent) getMetrics(w http.ResponseWriter, r *http.Request) {
+	if view := a.view.load(); view.facts.Readers != nil {
+		a.page.Set(a.metricsOf(a.store.Config(), view.facts, view))
+	}
+	a.page.ServeHTTP(w, r)
+}
 
 func (a *Agent) sourceEnded(g groupKey, id string, continuous bool, st fabrics.SourceStats) {
 	for _, l := range sourceLanes(id, g.Flow.String(), g.Provider, continuous, st) {

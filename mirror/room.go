@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -20,7 +21,7 @@ import (
 type Config struct {
 	Root      string                 // the MXL root, parent of the domains
 	HostID    string                 // HOST_ID; the marker's owner_host_id
-	ReserveMB uint64                 // TMPFS_RESERVE_MB
+	ReserveMB uint64                 // TMPFS_RESERVE_MB; SetReserve changes it
 	Readers   *ReaderCheck           // looks again right before files go; one of its own when nil
 	Log       *slog.Logger           // nil: nothing is logged
 	FreeSpace func() (uint64, error) // bytes free below Root; statfs when nil
@@ -36,6 +37,8 @@ type Room struct {
 	dir    *os.File // the same directory, for calls os.Root does not have
 	watch  *mxl.AccessWatch
 	making sync.Mutex // held while something is made: the space check counts on it
+
+	reserve atomic.Uint64 // TMPFS_RESERVE_MB now
 
 	mu      sync.Mutex
 	closed  bool
@@ -60,6 +63,9 @@ type kind struct {
 	inode     uint64
 	mediaType string
 }
+
+// SetReserve changes TMPFS_RESERVE_MB while the room is open.
+func (r *Room) SetReserve(mb uint64) { r.reserve.Store(mb) }
 
 // Open opens the MXL root. It changes nothing on disk. The error says when it
 // is not a directory.
@@ -86,11 +92,13 @@ func Open(cfg Config) (*Room, error) {
 	if cfg.Readers == nil {
 		cfg.Readers = NewReaderCheck(ReaderCheckConfig{})
 	}
-	return &Room{
+	r := &Room{
 		cfg: cfg, path: path, root: root, dir: dir, watch: mxl.NewAccessWatch(),
 		held: map[Key]*heldFlow{}, busy: map[Key]bool{}, damaged: map[Key]error{},
 		kinds: map[Key]kind{}, foreign: map[string]string{},
-	}, nil
+	}
+	r.reserve.Store(cfg.ReserveMB)
+	return r, nil
 }
 
 // Path gives the canonical path of the MXL root.
