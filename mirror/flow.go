@@ -202,8 +202,8 @@ func (r *Room) reserve(k Key, need uint64) error {
 	if err != nil {
 		return err
 	}
-	if !Fits(free, need, r.reserve.Load()) {
-		return &SpaceError{Key: k, FreeBytes: free, NeedBytes: need, ReserveMB: r.reserve.Load()}
+	if !Fits(free, need, r.reserveMB.Load()) {
+		return &SpaceError{Key: k, FreeBytes: free, NeedBytes: need, ReserveMB: r.reserveMB.Load()}
 	}
 	return nil
 }
@@ -251,7 +251,7 @@ func (r *Room) openFailed(d *domainDirectory, o Origin, def *mxl.FlowDef, exists
 	case errors.Is(cause, unix.ENOSPC), errors.Is(cause, unix.EDQUOT):
 		free, _ := r.FreeBytes()
 		need := requiredBytes(def, historyNS(o.Options))
-		err := error(&SpaceError{Key: o.Key, FreeBytes: free, NeedBytes: need, ReserveMB: r.reserve.Load(), Cause: cause})
+		err := error(&SpaceError{Key: o.Key, FreeBytes: free, NeedBytes: need, ReserveMB: r.reserveMB.Load(), Cause: cause})
 		return errors.Join(err, d.sweep())
 	}
 	if exists {

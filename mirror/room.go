@@ -38,7 +38,7 @@ type Room struct {
 	watch  *mxl.AccessWatch
 	making sync.Mutex // held while something is made: the space check counts on it
 
-	reserve atomic.Uint64 // TMPFS_RESERVE_MB now
+	reserveMB atomic.Uint64 // TMPFS_RESERVE_MB now
 
 	mu      sync.Mutex
 	closed  bool
@@ -65,7 +65,7 @@ type kind struct {
 }
 
 // SetReserve changes TMPFS_RESERVE_MB while the room is open.
-func (r *Room) SetReserve(mb uint64) { r.reserve.Store(mb) }
+func (r *Room) SetReserve(mb uint64) { r.reserveMB.Store(mb) }
 
 // Open opens the MXL root. It changes nothing on disk. The error says when it
 // is not a directory.
@@ -97,7 +97,7 @@ func Open(cfg Config) (*Room, error) {
 		held: map[Key]*heldFlow{}, busy: map[Key]bool{}, damaged: map[Key]error{},
 		kinds: map[Key]kind{}, foreign: map[string]string{},
 	}
-	r.reserve.Store(cfg.ReserveMB)
+	r.reserveMB.Store(cfg.ReserveMB)
 	return r, nil
 }
 
