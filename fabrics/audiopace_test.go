@@ -39,9 +39,9 @@ func TestAudioPace(t *testing.T) {
 		foreign      bool
 		fewest, most float64 // transfers a second; the lower bounds leave room for a busy machine
 	}{
-		{"native", false, false, 120, 260},
-		{"native, pipelined", true, false, 240, 520},
-		{"foreign", true, true, 120, 260},
+		{"native", false, false, 60, 260},
+		{"native, pipelined", true, false, 100, 520},
+		{"foreign", true, true, 60, 260},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f := newFlow(t, audioDef(16), 200*time.Millisecond, 200*time.Millisecond)

@@ -242,7 +242,6 @@ func (l *sourceLane) connected(d *destination, data []byte, now int64) {
 		return
 	}
 	d.phase = phaseUp
-	d.backoff = 0
 	d.first, d.flying, d.fresh, d.nextPost = 0, 0, 0, 0
 	d.restart()
 	n := d.numbers

@@ -210,6 +210,7 @@ func (l *sourceLane) complete(token uint64, now int64) {
 	d.first = (d.first + 1) % maxInFlight
 	d.flying--
 	d.progressed = now
+	d.backoff = 0
 	n := d.numbers
 	n.transfers.Add(1)
 	n.bytes.Add(t.bytes)

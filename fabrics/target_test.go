@@ -282,7 +282,7 @@ func TestLateIndexIsIgnored(t *testing.T) {
 	target, w := grainTarget(t)
 	p := newRawPeer(t, "127.0.0.1", 8192+w.PayloadSize(), false)
 	p.connect(target.Info())
-	for _, index := range []uint64{200, 191, 199, 201} {
+	for _, index := range []uint64{200, 192, 199, 201} {
 		sendGrain(p, target, w, index)
 		p.completed(1, time.Second)
 	}

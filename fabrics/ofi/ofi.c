@@ -270,6 +270,17 @@ static ssize_t read_completions(struct ofi_poller *p)
 #define EQ_FALSE 16
 #define EQ_REST 5000000u
 
+/* Prepares the event queue's descriptor for waiting and reads an event. trywait
+ * forgets what was signalled, so the queue is read after it; and it is not called
+ * again before the wait: reading completions signals the end of a connection. */
+static int arm_events(struct ofi_poller *p)
+{
+	struct fid *fid = &p->eq->fid;
+
+	(void)fi_trywait(p->fabric, &fid, 1);
+	return read_event(p);
+}
+
 /* Reads completions and one event; when there is neither, waits until there is,
  * until the wake descriptor is written, or until the timeout. Returns the number
  * of completions or a negative fi_errno; flags tell the rest. */
@@ -290,7 +301,7 @@ int ofi_poll(struct ofi_poller *p, int64_t timeout_ns)
 			got = read_completions(p);
 		/* Events are read on entry, and later when the descriptor says so. */
 		if (p->eq && !waited)
-			read_event(p);
+			arm_events(p);
 		if (got || p->flags || timeout_ns <= 0)
 			return (int)got;
 
@@ -316,25 +327,14 @@ int ofi_poll(struct ofi_poller *p, int64_t timeout_ns)
 			fds[n].events = POLLIN;
 			fds[n++].revents = 0;
 		}
-		if (p->eq) {
-			struct fid *fid = &p->eq->fid;
-
-			if (now < p->eq_rest) {
-				if (left > p->eq_rest - now)
-					left = p->eq_rest - now;
-			} else {
-				ret = fi_trywait(p->fabric, &fid, 1);
-				if (ret == -FI_EAGAIN) {
-					if (read_event(p))
-						return 0;
-				} else if (ret) {
-					return ret;
-				}
-				eq_at = n;
-				fds[n].fd = p->eq_fd;
-				fds[n].events = POLLIN;
-				fds[n++].revents = 0;
-			}
+		if (p->eq && now < p->eq_rest) {
+			if (left > p->eq_rest - now)
+				left = p->eq_rest - now;
+		} else if (p->eq) {
+			eq_at = n;
+			fds[n].fd = p->eq_fd;
+			fds[n].events = POLLIN;
+			fds[n++].revents = 0;
 		}
 		if (p->wake_fd >= 0) {
 			wake_at = n;
@@ -360,14 +360,14 @@ int ofi_poll(struct ofi_poller *p, int64_t timeout_ns)
 			p->flags |= OFI_WOKEN;
 		}
 		if (eq_at >= 0 && fds[eq_at].revents) {
-			if (read_event(p)) {
+			if (read_event(p) || arm_events(p)) {
 				p->idle_eq = 0;
 			} else if (++p->idle_eq >= EQ_FALSE) {
 				p->idle_eq = 0;
 				p->eq_rest = monotonic() + EQ_REST;
 			}
 		} else if (eq_at < 0 && p->eq && monotonic() >= p->eq_rest) {
-			read_event(p);
+			arm_events(p);
 		} else if (cq_at >= 0 && fds[cq_at].revents == 0) {
 			p->idle_eq = 0;
 		}
