@@ -163,6 +163,9 @@ func (s *scan) processes(ctx context.Context) error {
 	if err := s.check.namespace(); err != nil {
 		s.incomplete(err.Error())
 	}
+	if len(s.watched.Files) == 0 {
+		return nil // nothing that anybody could map
+	}
 	list, err := proc.Readdirnames(-1)
 	if err != nil {
 		return fmt.Errorf("list %s: %w", s.check.proc, err)

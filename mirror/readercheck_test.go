@@ -110,21 +110,23 @@ func TestUnreadableMapsOfAnotherUser(t *testing.T) {
 		t.Log("root: permission is tested with a maps that is a directory (TestIncompleteSight)")
 		return
 	}
+	r, _ := watching(t)
 	p := fakeProc(t, map[int]string{50: ""})
 	if err := os.Chmod(filepath.Join(p.path, "50/maps"), 0); err != nil {
 		t.Fatal(err)
 	}
-	if report := NewReaderCheck(ReaderCheckConfig{Proc: p.path, Self: fakeSelf}).Scan(t.Context(), Watched{}); report.Known {
+	if report := NewReaderCheck(ReaderCheckConfig{Proc: p.path, Self: fakeSelf}).Scan(t.Context(), r.Watched()); report.Known {
 		t.Error("known")
 	}
 }
 
 func TestAProcessThatEndsIsNoReader(t *testing.T) {
+	r, _ := watching(t)
 	p := fakeProc(t, nil)
 	p.mkdir("60") // no maps any more
 	p.mkdir("61/task/61")
 	p.write("61/maps", "") // a kernel thread or zombie
-	if report := NewReaderCheck(ReaderCheckConfig{Proc: p.path, Self: fakeSelf}).Scan(t.Context(), Watched{}); !report.Known {
+	if report := NewReaderCheck(ReaderCheckConfig{Proc: p.path, Self: fakeSelf}).Scan(t.Context(), r.Watched()); !report.Known {
 		t.Errorf("%s", report.Why)
 	}
 }
@@ -228,7 +230,7 @@ func TestRealReader(t *testing.T) {
 func TestPrivateMapping(t *testing.T) {
 	r, k := watching(t)
 	c := NewReaderCheck(ReaderCheckConfig{})
-	c.scan(t.Context(), Watched{}, true)
+	c.scan(t.Context(), r.Watched(), true)
 	if c.text {
 		t.Skip("the kernel has no PROCMAP_QUERY; the text is always read whole")
 	}
