@@ -36,6 +36,7 @@ check:
 integration: build
 	tests/integration/tcp_mesh.sh
 	tests/integration/shutdown.sh
+	tests/integration/flow_cleanup.sh
 
 bench: build
 	$(GO) run ./tests/bench
