@@ -150,7 +150,11 @@ untouched() {
 point 13 "the live flow, its inode and the domain stay" explain untouched
 
 control "{\"master_enable\":true,\"mxl_domain_id\":\"$DOMAIN\",\"mxl_flow_id\":\"$LIVE\"}"
-alive() { timeout 30 "$BIN/mxl-pattern" read --wait 20s --duration 1s --require-rate 1 "$mirror" "$LIVE" 2>&1 | head -n 1; }
+alive() {
+	once() { timeout 5 "$BIN/mxl-pattern" read --wait 1s --duration 1s --require-rate 1 "$mirror" "$LIVE" >"$LOGS/read.last" 2>&1; }
+	within 25 once || { tail -n 3 "$LOGS/read.last"; return 1; }
+	head -n 1 "$LOGS/read.last"
+}
 point 14 "the live flow replicates" alive
 
 counters() {
