@@ -40,6 +40,7 @@ type SourceStats struct {
 	OriginGaps uint64 // unwritten origin indexes passed over
 	Errors     uint64 // origin errors, running count
 	Reopened   uint64 // times the origin was opened again
+	Dropped    uint64 // events dropped because nobody read them
 	Targets    []TargetStatus
 	Timing     Timing
 }
@@ -188,6 +189,7 @@ func (s *Source) Stats() SourceStats {
 		OriginGaps: n.gaps.Load(),
 		Errors:     n.errors.Load(),
 		Reopened:   n.reopened.Load(),
+		Dropped:    n.dropped.Load(),
 		Timing: Timing{
 			AgeOrigin:   n.ageOrigin.snapshot(now),
 			ThreadStall: s.lane.stalls.snapshot(now),

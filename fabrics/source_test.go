@@ -439,3 +439,30 @@ func TestTargetOfAnotherShape(t *testing.T) {
 		}
 	}
 }
+
+// Test20TargetThatDoesNotPoll: what fits the rings arrives when it polls again, and
+// no write completes before (MXL Fabrics reference §13.20).
+func Test20TargetThatDoesNotPoll(t *testing.T) {
+	p := newPair(t, videoDef("video/v210", 960, 540, rate50), 200*time.Millisecond, 200*time.Millisecond)
+	writeGrain(t, p.w, 100, 0, p.w.TotalSlices())
+	connect(t, p.source, "b", p.target)
+	p.arrives(t, 100, mxl.AllSlices)
+	eventually(t, time.Second, p.describe, func() bool { return targetOf(p.source, "b").Transfers == 1 })
+	held, release := make(chan struct{}), make(chan struct{})
+	p.target.lane.do(func() { close(held); <-release })
+	<-held
+	for index := uint64(101); index <= 104; index++ {
+		writeGrain(t, p.w, index, 0, p.w.TotalSlices())
+	}
+	time.Sleep(time.Second) // what is tested: nothing happens meanwhile
+	if st := targetOf(p.source, "b"); st.Transfers != 1 || st.State != StateActive {
+		t.Errorf("%d transfers completed at a target that does not poll; %v %q", st.Transfers-1, st.State, st.LastError)
+	}
+	close(release)
+	for index := uint64(101); index <= 104; index++ {
+		p.arrives(t, index, mxl.AllSlices)
+	}
+	if st := targetOf(p.source, "b"); st.Errors != 0 || st.Connections != 1 || st.Skipped != 0 {
+		t.Errorf("%+v", st)
+	}
+}

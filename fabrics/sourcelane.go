@@ -247,11 +247,20 @@ func (l *sourceLane) bySerial(serial uint32) *destination {
 
 // failed deals with a transfer that ended in an error.
 func (l *sourceLane) failed(token uint64, err error, now int64) {
-	if d := l.bySerial(uint32(token >> 32)); d != nil {
+	d := l.bySerial(uint32(token >> 32))
+	switch {
+	case d == nil:
+	case errors.Is(err, ofi.ErrCanceled):
+		// The provider found the connection closed, or closed it itself.
+		l.lost(d, fmt.Errorf("%w during a transfer", errShutDown), now)
+	default:
 		l.lost(d, fmt.Errorf("transfer: %w", err), now)
 	}
 }
 
+var errShutDown = errors.New("connection shut down by the target")
+
+// failAll ends every connection: their common queue cannot be read.
 func (l *sourceLane) failAll(err error, now int64) error {
 	for _, d := range l.destinations {
 		if d.endpoint != nil {
@@ -271,7 +280,7 @@ func (l *sourceLane) handle(e *ofi.Event, now int64) {
 		case ofi.EventConnected:
 			l.connected(d, e.Data, now)
 		case ofi.EventShutdown:
-			l.lost(d, errors.New("connection shut down by the target"), now)
+			l.lost(d, errShutDown, now)
 		case ofi.EventError:
 			l.lost(d, e.Err, now)
 		}
