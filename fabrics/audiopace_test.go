@@ -92,6 +92,7 @@ func TestForeignTargetGetsWholeGrains(t *testing.T) {
 		p.arrives(t, index, mxl.AllSlices)
 	}
 	eventually(t, time.Second, p.describe, func() bool { return targetOf(p.source, "b").Transfers == 40 })
+	eventually(t, time.Second, p.describe, func() bool { return p.target.Stats().Commits >= 40 })
 	if st := p.target.Stats(); st.Commits != 40 || st.Errors != 0 {
 		t.Errorf("%d commits of 40 grains, %d errors", st.Commits, st.Errors)
 	}

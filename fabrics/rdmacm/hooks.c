@@ -220,7 +220,8 @@ static void report(struct rdma_cm_id *id)
 	copy_address(pair.local, rdma_get_local_addr(id));
 	copy_address(pair.remote, rdma_get_peer_addr(id));
 	if (id->verbs && id->verbs->device)
-		strncpy(pair.device, id->verbs->device->name, sizeof(pair.device) - 1);
+		memcpy(pair.device, id->verbs->device->name,
+		       strnlen(id->verbs->device->name, sizeof(pair.device) - 1));
 	push(&pair);
 }
 
