@@ -20,6 +20,9 @@ type Agent struct {
 	HostID string
 	Root   string // its MXL_DOMAIN_SCAN_PATH
 	URL    string // http://127.0.0.1:<WEB_PORT>
+	// Through is a command that runs the agent with the arguments that follow,
+	// in its own process: unshare, nice. Empty: none.
+	Through []string
 
 	*Process
 	environment map[string]string

@@ -29,7 +29,8 @@ func (a *Agent) Launch(program string) error {
 	for _, key := range slices.Sorted(maps.Keys(a.environment)) {
 		environment = append(environment, key+"="+a.environment[key])
 	}
-	p, err := startProcess(a.mesh.Logs, a.HostID, environment, program)
+	command := append(slices.Clone(a.Through), program)
+	p, err := startProcess(a.mesh.Logs, a.HostID, environment, command[0], command[1:]...)
 	if err != nil {
 		return err
 	}
