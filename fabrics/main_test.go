@@ -13,7 +13,8 @@ import (
 )
 
 // targetProcess makes the test binary a process with one target, so that a test can
-// stop it: the domain's path and the flow's id, separated by a space.
+// stop it: the domain's path, the flow's id and, where they are not tcp and
+// loopback, the provider and the address, separated by spaces.
 const targetProcess = "FABRICS_TEST_TARGET_PROCESS"
 
 func TestMain(m *testing.M) {
@@ -30,7 +31,8 @@ func TestMain(m *testing.M) {
 // runTargetProcess prints the TargetInfo and serves until its input ends.
 func runTargetProcess(what string) error {
 	var path, id string
-	if _, err := fmt.Sscan(what, &path, &id); err != nil {
+	provider, address := TCP, "127.0.0.1"
+	if n, err := fmt.Sscan(what, &path, &id, &provider, &address); n != 2 && n != 4 {
 		return err
 	}
 	d, err := mxl.OpenDomain(path)
@@ -41,7 +43,7 @@ func runTargetProcess(what string) error {
 	if err != nil {
 		return err
 	}
-	t, err := OpenTarget(TargetConfig{Discrete: w, FlowID: uuid.MustParse(id), Provider: TCP, Address: "127.0.0.1"})
+	t, err := OpenTarget(TargetConfig{Discrete: w, FlowID: uuid.MustParse(id), Provider: provider, Address: address})
 	if err != nil {
 		return err
 	}

@@ -107,7 +107,9 @@ func (f *testFlow) sampleWriter(t testing.TB, d *mxl.Domain) *mxl.ContinuousWrit
 
 func openTarget(t testing.TB, cfg TargetConfig) *Target {
 	t.Helper()
-	cfg.Provider = TCP
+	if cfg.Provider == "" {
+		cfg.Provider = TCP
+	}
 	if cfg.Address == "" {
 		cfg.Address = "127.0.0.1"
 	}
