@@ -65,8 +65,9 @@ type sourceGroup struct {
 
 	continuous atomic.Bool // the flow carries samples
 
-	mu     sync.Mutex
-	closed bool
+	mu      sync.Mutex
+	closed  bool
+	renewed time.Time // when another lane was last tried in place of this one
 
 	// lane and failed are written under mu and read without it, so that the loop
 	// and the API never wait for a lane that is being opened.
@@ -213,7 +214,11 @@ func (s *sources) setTarget(g *sourceGroup, domainPath, dest string, info fabric
 		g.failed.Store(nil)
 		g.lane.Store(&lane)
 	}
-	return lane.SetTarget(dest, info)
+	err := lane.SetTarget(dest, info)
+	if (err != nil || lane.Stats().State == fabrics.StateError) && s.renew(g, domainPath, dest, info) {
+		return nil
+	}
+	return err
 }
 
 // open is the group's lane, nil while there is none.

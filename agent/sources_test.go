@@ -21,6 +21,7 @@ type fakeLane struct {
 	sets    int
 	closed  bool
 	state   fabrics.State
+	lane    fabrics.State // of the whole lane; active when not set
 	head    uint64
 	refuse  error
 	events  chan fabrics.SourceEvent
@@ -54,6 +55,9 @@ func (l *fakeLane) Stats() fabrics.SourceStats {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	st := fabrics.SourceStats{State: fabrics.StateActive, Reading: true, Head: l.head, OriginGaps: 3}
+	if l.lane == fabrics.StateError {
+		st.State = l.lane
+	}
 	for key := range l.targets {
 		st.Targets = append(st.Targets, fabrics.TargetStatus{Key: key, State: l.state, Grains: 7, Bytes: 70, LastError: "why not"})
 	}
@@ -65,6 +69,7 @@ type sourceBench struct {
 	now    time.Time
 	opened []*fakeLane
 	fail   error
+	next   func(*fakeLane) // changes every lane that is opened from now on
 	ended  int
 }
 
@@ -77,6 +82,9 @@ func newSourceBench() *sourceBench {
 				return nil, b.fail
 			}
 			l := &fakeLane{targets: map[string]uint64{}, head: 4711}
+			if b.next != nil {
+				b.next(l)
+			}
 			b.opened = append(b.opened, l)
 			return l, nil
 		})
