@@ -83,7 +83,7 @@ func (l *sourceLane) sendGrain(d *destination, s grainStep, now int64) {
 		// nextGrain never asks for slices outside the grain.
 		panic(err)
 	}
-	memory := l.origin.memory[index%l.origin.length]
+	memory := l.origin.memory.regions[index%l.origin.length]
 	slot := int(index % uint64(len(d.info.Regions)))
 	region := d.info.Regions[slot]
 	from := l.writes.Len()

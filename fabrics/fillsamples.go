@@ -93,7 +93,7 @@ func (l *sourceLane) sendSamples(d *destination, head, count uint64, now int64) 
 			if s.header {
 				l.writes.Segment(d.buffers.region, offset, s.length)
 			} else {
-				l.writes.Segment(l.origin.memory[0], s.offset, s.length)
+				l.writes.Segment(l.origin.memory.regions[0], s.offset, s.length)
 			}
 		}
 		if w.immediate {

@@ -7,7 +7,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/mxl-stack/mxl-fabrics-agent/fabrics/ofi"
 	"github.com/mxl-stack/mxl-fabrics-agent/mxl"
 )
 
@@ -102,7 +101,7 @@ func (r originReader) check() error {
 type origin struct {
 	state  originState
 	reader originReader
-	memory registrations // grain files in slot order, or the channels
+	memory originMemory
 	rate   mxl.Rational
 	period int64  // of one grain or sample, nanoseconds
 	length uint64 // grains in the ring, or samples per channel
@@ -180,21 +179,15 @@ func (o *origin) close() error {
 
 // install registers a reader's memory and makes it the origin.
 func (l *sourceLane) install(r originReader, now int64) error {
-	var memory registrations
-	register := func(mem []byte) error { return memory.add(l.fabric, l.info, mem, ofi.AccessSource) }
-	var err error
+	memory, err := l.registerOrigin(r)
+	if err != nil {
+		return errors.Join(err, r.close())
+	}
 	o := origin{state: originOpen, reader: r, checkAt: now + int64(originCheck), writerAt: now, moved: now}
 	if r.grains != nil {
 		o.rate, o.length = r.grains.Rate(), r.grains.Depth()
-		for slot := 0; err == nil && slot < int(o.length); slot++ {
-			err = register(r.grains.Slot(slot))
-		}
 	} else {
 		o.rate, o.length = r.samples.Rate(), r.samples.BufferLength()
-		err = register(r.samples.Channels())
-	}
-	if err != nil {
-		return errors.Join(fmt.Errorf("register origin: %w", err), memory.close(), r.close())
 	}
 	o.memory, o.period = memory, max(periodOf(o.rate), 1)
 	l.origin = o
