@@ -87,6 +87,7 @@ func New(store *config.Store, log *slog.Logger) (*Agent, error) {
 	var err error
 	a.scanner, err = mxl.NewScanner(mxl.ScannerConfig{
 		Root: cfg.ScanPath, HostID: cfg.HostID, Interval: cfg.ScanInterval.Duration(), Log: log,
+		Scanned: func(took time.Duration) { a.timing.add("inventory_scan", took) },
 	})
 	if err != nil {
 		return nil, err
@@ -108,7 +109,7 @@ func New(store *config.Store, log *slog.Logger) (*Agent, error) {
 	a.client = peers.NewClient()
 	a.table = peers.NewTable(peers.Config{
 		HostID: cfg.HostID, FabricInterface: cfg.FabricInterface, Static: staticPeers(cfg),
-		Interval: cfg.PeerPollInterval.Duration(), Client: a.client, Links: a.links, Log: log,
+		Interval: cfg.PeerPollInterval.Duration(), Client: a.client, Links: a.links, Log: log, Polled: a.timing.peerPoll,
 	})
 	a.sources = newSources(log, time.Now, a.sourceEnded, a.openSource)
 	a.pullDeps = pullDeps{

@@ -28,6 +28,7 @@ type loop struct {
 	inactive  map[mirror.Key]time.Time // since when the origin of a running pull has had no writer
 	conflicts map[nmos.FlowKey]nmos.OriginConflict
 	devices   []string // whose carrier matters
+	stallsAt  time.Time
 }
 
 func newLoop() *loop {
@@ -129,6 +130,7 @@ func (a *Agent) pass(ctx context.Context) {
 			a.ensureMirrors(ctx, p, facts)
 			a.steerPulls(ctx, p, facts, routes)
 			a.sweepSources(facts.Peers, routes)
+			a.logStalls(facts.Now)
 		})
 		a.publish(cfg, facts, p)
 	})

@@ -33,8 +33,18 @@ func (t *workTimes) measure(work string, f func()) {
 }
 
 func (t *workTimes) add(work string, took time.Duration) {
-	t.page.Work(work, took)
 	t.log.Debug("work_timing", "work", work, "ms", logging.Elapsed(took))
+	t.count(work, took)
+}
+
+// peerPoll counts one poll of a peer.
+func (t *workTimes) peerPoll(peer string, took time.Duration, err error) {
+	t.log.Debug("peer_poll_timing", "peer", peer, "ms", logging.Elapsed(took), "error", err)
+	t.count("peer_poll", took)
+}
+
+func (t *workTimes) count(work string, took time.Duration) {
+	t.page.Work(work, took)
 	if took < slowWork {
 		return
 	}

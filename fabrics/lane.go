@@ -30,6 +30,7 @@ type lane struct {
 	log     *slog.Logger
 	epoch   time.Time
 	info    *ofi.Info
+	device  string // libfabric's name of the interface, e.g. a net device or an RDMA device
 	fabric  *ofi.Fabric
 	events  *ofi.EventQueue
 	poller  *ofi.Poller
@@ -65,6 +66,7 @@ func (l *lane) open(p Provider, address string, role ofi.Role, entries int) (err
 	if l.info, err = ofi.GetInfo(ofi.Query{Provider: string(p), Address: address, Role: role}); err != nil {
 		return interfaceError(p, address, err)
 	}
+	l.device = l.info.Device()
 	if l.fabric, err = ofi.Open(l.info); err != nil {
 		return fmt.Errorf("provider %s on %s: %w", p, address, err)
 	}

@@ -126,6 +126,7 @@ func OpenSource(cfg SourceConfig) (*Source, error) {
 	if err := l.start(cfg.Scheduling, l.prepare, l.run); err != nil {
 		return nil, fmt.Errorf("source of flow %v: %w", cfg.FlowID, err)
 	}
+	l.log.Info("fabric_endpoint", "role", "source", "flow_id", cfg.FlowID, "provider", cfg.Provider, "address", cfg.Address, "domain", l.device)
 	return &Source{lane: l}, nil
 }
 
@@ -213,9 +214,8 @@ func (s *Source) Stats() SourceStats {
 // Events is a bounded queue of what happened. Events that nobody reads are dropped.
 func (s *Source) Events() <-chan SourceEvent { return s.lane.happened }
 
-// TakeStall returns the longest thread stall since the last call, if there was one,
-// and the call that held the thread.
-func (s *Source) TakeStall() (gap time.Duration, task string, ok bool) { return s.lane.stalls.take() }
+// TakeStall returns the longest thread stall since the last call, if there was one.
+func (s *Source) TakeStall() (Stall, bool) { return s.lane.stalls.take() }
 
 // Close drains and drops every target, closes the reader and ends the lane. It
 // takes at most a second and may be called more than once.

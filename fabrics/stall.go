@@ -21,7 +21,7 @@ const (
 	taskCount
 )
 
-var taskNames = [taskCount]string{"none", "post", "poll", "commit", "origin", "connect"}
+var taskNames = [taskCount]string{"pass", "post", "poll", "commit", "origin", "connect"}
 
 // stallWatch measures a lane's passes. The lane calls begin, then lap after each
 // call that may hold it, then end with what it knows about its wait.
@@ -30,6 +30,7 @@ type stallWatch struct {
 	// worst of the stalls nobody has logged yet, for the control side
 	pendingGap  atomic.Int64
 	pendingTask atomic.Int32
+	pendingHeld atomic.Int64
 
 	started, last int64
 	spent         [taskCount]int64
@@ -71,14 +72,22 @@ func (w *stallWatch) end(busy bool, now int64) {
 	w.tasks[held].observe(gap, now)
 	if gap > w.pendingGap.Load() {
 		w.pendingTask.Store(int32(held))
+		w.pendingHeld.Store(w.spent[held])
 		w.pendingGap.Store(gap)
 	}
 }
 
+// Stall is a time in which a lane with work made no pass.
+type Stall struct {
+	Gap  time.Duration // without a pass
+	Task string        // the call that held the thread; "pass": none, the thread got no CPU
+	Held time.Duration // of Gap spent in Task, 0 for "pass"
+}
+
 // take returns the longest stall since the last call.
-func (w *stallWatch) take() (gap time.Duration, task string, ok bool) {
+func (w *stallWatch) take() (s Stall, ok bool) {
 	g := w.pendingGap.Swap(0)
-	return time.Duration(g), taskNames[w.pendingTask.Load()], g > 0
+	return Stall{Gap: time.Duration(g), Task: taskNames[w.pendingTask.Load()], Held: time.Duration(w.pendingHeld.Load())}, g > 0
 }
 
 func (w *stallWatch) snapshot(now int64) map[string]Histogram {

@@ -118,6 +118,7 @@ func OpenTarget(cfg TargetConfig) (*Target, error) {
 	if err := l.start(cfg.Scheduling, l.prepare, l.run); err != nil {
 		return nil, fmt.Errorf("target on %s: %w", listenName(cfg), err)
 	}
+	l.log.Info("fabric_endpoint", "role", "destination", "flow_id", cfg.FlowID, "provider", cfg.Provider, "address", listenName(cfg), "domain", l.device)
 	return &Target{lane: l, info: l.target}, nil
 }
 
@@ -162,9 +163,8 @@ func (t *Target) Stats() TargetStats {
 	}
 }
 
-// TakeStall returns the longest thread stall since the last call, if there was one,
-// and the call that held the thread.
-func (t *Target) TakeStall() (gap time.Duration, task string, ok bool) { return t.lane.stalls.take() }
+// TakeStall returns the longest thread stall since the last call, if there was one.
+func (t *Target) TakeStall() (Stall, bool) { return t.lane.stalls.take() }
 
 // Close commits what has arrived, deregisters the flow's memory and ends the lane.
 // It takes at most a second and may be called more than once.

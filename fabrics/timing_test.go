@@ -186,7 +186,7 @@ func TestLateGrain(t *testing.T) {
 // counts, under the call that held it.
 func TestStallWatch(t *testing.T) {
 	var w stallWatch
-	pass := func(post, wait, allowed, commit int64, busy bool) (time.Duration, string, bool) {
+	pass := func(post, wait, allowed, commit int64, busy bool) (Stall, bool) {
 		now := int64(0)
 		w.begin(now)
 		now += post
@@ -208,20 +208,21 @@ func TestStallWatch(t *testing.T) {
 		{"a long wait", 0, 200 * ms, 200 * ms, 0, true, 0, ""},
 		{"nothing to do", 0, 90 * ms, 20 * ms, 0, false, 0, ""},
 		{"a short overrun", 5 * ms, 25 * ms, 20 * ms, 5 * ms, true, 0, ""},
-		{"no processor", 0, 90 * ms, 20 * ms, 0, true, 70 * time.Millisecond, "none"},
+		{"no processor", 0, 90 * ms, 20 * ms, 0, true, 70 * time.Millisecond, "pass"},
 		{"held by post", 30 * ms, ms, ms, 0, true, 30 * time.Millisecond, "post"},
 		{"held by commit", ms, 5 * ms, 5 * ms, 40 * ms, true, 41 * time.Millisecond, "commit"},
 	} {
-		gap, task, ok := pass(c.post, c.wait, c.allowed, c.commit, c.busy)
-		if ok != (c.gap > 0) || ok && (gap != c.gap || task != c.task) {
-			t.Errorf("%s: %v, %s, %v", c.name, gap, task, ok)
+		s, ok := pass(c.post, c.wait, c.allowed, c.commit, c.busy)
+		held := map[string]int64{"post": c.post, "commit": c.commit}[c.task]
+		if ok != (c.gap > 0) || ok && s != (Stall{Gap: c.gap, Task: c.task, Held: time.Duration(held)}) {
+			t.Errorf("%s: %+v, %v", c.name, s, ok)
 		}
 	}
-	if _, _, ok := w.take(); ok {
+	if _, ok := w.take(); ok {
 		t.Error("a stall is reported twice")
 	}
 	s := w.snapshot(0)
-	if s["post"].Count != 1 || s["commit"].Count != 1 || s["none"].Count != 1 || len(s) != 3 {
+	if s["post"].Count != 1 || s["commit"].Count != 1 || s["pass"].Count != 1 || len(s) != 3 {
 		t.Errorf("%+v", s)
 	}
 }

@@ -18,6 +18,9 @@ type ScannerConfig struct {
 	Interval time.Duration // between full rescans; 0 is DefaultScanInterval
 	Log      *slog.Logger  // nil discards
 	Now      func() uint64 // TAI in ns; nil is Now
+
+	// Scanned, when set, hears how long each scan took. It is called from the scanner's goroutine and must not block.
+	Scanned func(took time.Duration)
 }
 
 // DefaultScanInterval is the time between full rescans (contract: SCAN_INTERVAL_MS).
@@ -113,8 +116,10 @@ func (s *Scanner) Run(ctx context.Context) error {
 	watch := newScanWatch(s.cfg.Root, s.openWatcher, s.addWatch)
 	defer watch.close()
 
+	began := time.Now()
 	notice := s.scanAll(st, watch)
 	s.publish(st, notice)
+	s.scanned(began)
 	close(s.first)
 
 	var (
@@ -155,7 +160,14 @@ func (s *Scanner) Run(ctx context.Context) error {
 		clear(dirty)
 		settle = nil
 		s.publish(st, notice)
+		s.scanned(began)
 		rescan.Reset(s.untilNext(st))
+	}
+}
+
+func (s *Scanner) scanned(began time.Time) {
+	if s.cfg.Scanned != nil {
+		s.cfg.Scanned(time.Since(began))
 	}
 }
 

@@ -20,9 +20,13 @@ type reading struct {
 // poll asks one peer until ctx is done.
 func (t *Table) poll(ctx context.Context, e *entry, controlURL string) {
 	for {
+		began := time.Now()
 		r := t.ask(ctx, controlURL)
 		if ctx.Err() != nil {
 			return
+		}
+		if t.cfg.Polled != nil {
+			t.cfg.Polled(e.hostID, time.Since(began), r.err)
 		}
 		t.take(e, r)
 		if !pause(ctx, pollGap, nil) {

@@ -28,6 +28,9 @@ type Config struct {
 	Interval        time.Duration // between polls of one peer
 	Client          Control
 	Links           *LinkWatch // nil: every link counts as up
+	// Polled, when set, hears how long each poll of a peer took; it is called
+	// from the peer's goroutine and must not block.
+	Polled func(hostID string, took time.Duration, err error)
 	Log             *slog.Logger
 }
 
@@ -54,6 +57,7 @@ const maxPast = 1024
 // entry is one peer that is polled. Its goroutines write to it only while it
 // is the table's entry for its host.
 type entry struct {
+	hostID   string
 	peer     Peer
 	sooner   chan struct{} // capacity 1: poll before the interval is over
 	stop     context.CancelFunc
@@ -179,7 +183,7 @@ func (t *Table) enrol(ctx context.Context, running *sync.WaitGroup) {
 		e, ok := t.entries[id]
 		if !ok {
 			peerCtx, stop := context.WithCancel(ctx)
-			e = &entry{sooner: make(chan struct{}, 1), stop: stop, problems: make(map[Problem]bool)}
+			e = &entry{hostID: id, sooner: make(chan struct{}, 1), stop: stop, problems: make(map[Problem]bool)}
 			e.peer = remembered(t.past[id], id, time.Now())
 			delete(t.past, id)
 			t.entries[id] = e
