@@ -67,11 +67,12 @@ func main() {
 		}
 		return
 	}
-	o := options{lanes: 30, idle: 10 * time.Second}
+	o := options{lanes: 30}
 	flag.IntVar(&o.rounds, "rounds", 5, "rounds of all ways in turn")
 	flag.Float64Var(&o.seconds, "seconds", 5, "seconds of each measurement")
 	flag.BoolVar(&o.quick, "quick", false, "less than a minute: does it work, roughly how fast")
 	flag.StringVar(&o.results, "results", filepath.Join("build", "results"), "directory for bench.json and bench.png")
+	flag.DurationVar(&o.idle, "idle", 10*time.Second, "how long idle lanes are measured; 0 leaves it out")
 	flag.StringVar(&o.media, "media", "video,audio", "media to measure")
 	flag.StringVar(&o.ways, "ways", "tcp,raw,raw free,lanes", "ways to measure")
 	flag.Parse()
@@ -151,7 +152,7 @@ func bench(ctx context.Context, o options) error {
 	}
 	idle := make(map[media]idleOutcome)
 	for _, m := range []media{video, audio} {
-		if !named(o.media, m) || !named(o.ways, lanesWay) {
+		if o.idle <= 0 || !named(o.media, m) || !named(o.ways, lanesWay) {
 			continue
 		}
 		if idle[m], err = site.idle(ctx, m, o.lanes, o.idle); err != nil {
