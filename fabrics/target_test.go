@@ -292,6 +292,27 @@ func TestLateIndexIsIgnored(t *testing.T) {
 	})
 }
 
+// TestLappedHeaderIsIgnored: where the rings differ in depth, the header that a
+// lapped initiator sends belongs to another slot of ours. Nothing is published and
+// the connection stays, which an SDK initiator would not make again.
+func TestLappedHeaderIsIgnored(t *testing.T) {
+	target, w := grainTarget(t)
+	p := newRawPeer(t, "127.0.0.1", 8192+w.PayloadSize(), false)
+	p.connect(target.Info())
+	sendGrain(p, target, w, 200)
+	p.completed(1, time.Second)
+	slot := w.SlotOf(201)
+	putGrainHeader(p.mem, w.Slot(slot), 206)
+	p.write(target.Info().Regions[slot], uint64(len(w.Slot(slot))), uint32(newGrainImmediate(slot, w.TotalSlices())))
+	p.completed(1, time.Second)
+	sendGrain(p, target, w, 202)
+	p.completed(1, time.Second)
+	eventually(t, time.Second, func() string { return fmt.Sprintf("%+v", target.Stats()) }, func() bool {
+		st := target.Stats()
+		return st.Head == 202 && st.Commits == 2 && st.BadImmediates == 1 && st.Connected && st.Errors == 0
+	})
+}
+
 // Test22BadEntries: the same for audio.
 func Test22BadEntries(t *testing.T) {
 	f := newFlow(t, audioDef(2), 200*time.Millisecond, 200*time.Millisecond)

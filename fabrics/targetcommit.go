@@ -7,9 +7,10 @@ import (
 	"github.com/mxl-stack/mxl-fabrics-agent/mxl"
 )
 
-// errLate is a transfer that came after a later index: an initiator that does not
-// check what it sends was lapped by its writer. It is ignored, the next ones may be
-// good.
+// errLate is a transfer whose initiator was lapped by its writer: it came after a
+// later index, or its slot had got a later grain's header before it was sent, which
+// belongs to another slot where the rings differ in depth. It is ignored, the next
+// ones may be good. Ending the connection would be final for an SDK initiator.
 var errLate = errors.New("index is late")
 
 // commitGrain publishes the slot an immediate names. The index is the one in the
@@ -27,6 +28,10 @@ func (l *targetLane) commitGrain(imm grainImmediate) error {
 			return errLate
 		}
 		return fmt.Errorf("index %d after %d", header.Index, c.head)
+	}
+	lapped := header.Index != undefinedIndex && w.SlotOf(header.Index) != imm.slot()
+	if lapped && c.head != undefinedIndex && imm.slices() <= l.grains.total {
+		return errLate
 	}
 	index, err := w.CommitSlot(imm.slot(), uint16(imm.slices()))
 	if err != nil {
