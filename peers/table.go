@@ -31,7 +31,7 @@ type Config struct {
 	// Polled, when set, hears how long each poll of a peer took; it is called
 	// from the peer's goroutine and must not block.
 	Polled func(hostID string, took time.Duration, err error)
-	Log             *slog.Logger
+	Log    *slog.Logger
 }
 
 // Table polls the other agents, each on its own goroutine, and keeps what
