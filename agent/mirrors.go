@@ -193,8 +193,11 @@ func (m *mirrorDeeds) rebuildFlow(ctx context.Context, k mirror.Key, done func(m
 		m.halt(k)
 		m.note(k, mirror.TestHook)
 		rebuilt, err := m.room.RebuildFlow(ctx, k)
+		if err != nil && m.room.Held(k) != nil {
+			m.note(k, "") // it failed before anything was removed
+		}
 		m.outcome(k, "mirror_writer_failed", err)
-		m.set(k, rebuilt.Flow)
+		m.set(k, m.room.Held(k))
 		done(rebuilt, err)
 	})
 }
