@@ -74,6 +74,9 @@ func (l *targetLane) commitSamples(entry uint32) error {
 	if err := l.samples.checkEntry(l.entry.EntrySize, head, count, previous); err != nil {
 		return err
 	}
+	if err := l.silence(head-count, count); err != nil {
+		return err
+	}
 	window, err := w.OpenSamples(head, count)
 	if err != nil {
 		return err
