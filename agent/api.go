@@ -39,6 +39,7 @@ func (a *Agent) routesTable() []httpapi.Route {
 		get("/api/v1/replications", a.getReplications),
 		get("/api/v1/peers", a.getPeers),
 		get("/api/v1/events", a.hub.ServeHTTP),
+		get("/api/v1/explain/{domain_id}/{flow_id}", a.getExplain),
 		get("/api/v1/config", a.getConfig),
 		get("/api/v1/config/env", a.getConfigEnv),
 		get("/api/v1/config/export", a.getConfigExport),
