@@ -3,6 +3,7 @@ package fabrics
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/mxl-stack/mxl-fabrics-agent/mxl"
 )
@@ -12,6 +13,16 @@ import (
 // belongs to another slot where the rings differ in depth. It is ignored, the next
 // ones may be good. Ending the connection would be final for an SDK initiator.
 var errLate = errors.New("index is late")
+
+// lateFor is how far back such a transfer reaches at most. An initiator's ring may be
+// longer than ours, and bounce-buffer entries that were overwritten go back by the
+// whole buffer. What is older comes from an origin that went back.
+const lateFor = 2 * time.Second
+
+// late tells whether index, below head, is a late one.
+func late(index, head, ring uint64, rate mxl.Rational) bool {
+	return head-index < max(ring, rate.IndexAt(uint64(lateFor)))
+}
 
 // commitGrain publishes the slot an immediate names. The index is the one in the
 // header that has landed there (MXL Fabrics reference §6.3). An error means that
@@ -24,7 +35,7 @@ func (l *targetLane) commitGrain(imm grainImmediate) error {
 	c := &l.connection
 	header := w.Header(imm.slot())
 	if c.head != undefinedIndex && header.Index < c.head {
-		if c.head-header.Index < w.Depth() {
+		if late(header.Index, c.head, w.Depth(), w.Rate()) {
 			return errLate
 		}
 		return fmt.Errorf("index %d after %d", header.Index, c.head)
@@ -68,7 +79,7 @@ func (l *targetLane) commitSamples(entry uint32) error {
 	if c.head != undefinedIndex {
 		previous = c.head
 	}
-	if head < previous && previous-head < l.samples.length/2 {
+	if head < previous && late(head, previous, l.samples.length/2, w.Rate()) {
 		return errLate
 	}
 	if err := l.samples.checkEntry(l.entry.EntrySize, head, count, previous); err != nil {
