@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/mxl-stack/mxl-fabrics-agent/agent"
+	_ "github.com/mxl-stack/mxl-fabrics-agent/agent/capability" // raises file capabilities
 	"github.com/mxl-stack/mxl-fabrics-agent/agent/config"
 	"github.com/mxl-stack/mxl-fabrics-agent/agent/logging"
 )
