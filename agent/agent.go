@@ -18,6 +18,7 @@ import (
 	"github.com/mxl-stack/mxl-fabrics-agent/agent/config"
 	"github.com/mxl-stack/mxl-fabrics-agent/agent/httpapi"
 	"github.com/mxl-stack/mxl-fabrics-agent/fabrics"
+	"github.com/mxl-stack/mxl-fabrics-agent/fabrics/rdmacm"
 	"github.com/mxl-stack/mxl-fabrics-agent/metrics"
 	"github.com/mxl-stack/mxl-fabrics-agent/mirror"
 	"github.com/mxl-stack/mxl-fabrics-agent/mxl"
@@ -50,6 +51,9 @@ type Agent struct {
 	nmos     *nmosSide // nil when NMOS is off
 	pullDeps pullDeps
 
+	queuePairs   queuePairs
+	rdmaCounters *rdmaCounters
+
 	results      deedResults
 	surveyFailed once
 	started      time.Time
@@ -80,6 +84,8 @@ func New(store *config.Store, log *slog.Logger) (*Agent, error) {
 		started: time.Now(),
 	}
 	a.timing = newWorkTimes(a.page, log)
+	a.queuePairs = queuePairs{log: log, count: a.page.QueuePair}
+	a.rdmaCounters = newRDMACounters("/sys", time.Now)
 	a.tmpfs = isTmpfs(cfg.ScanPath)
 	if offset, err := mxl.TAIOffset(); err == nil {
 		a.tai = offset
@@ -137,6 +143,7 @@ func (a *Agent) Start(ctx context.Context) error {
 		return err
 	}
 	a.announceStart(cfg)
+	setQueuePairs(cfg, a.log, rdmacm.Hooked())
 	if err := a.server.Listen(); err != nil {
 		a.log.Error("http_bind_failed", "port", cfg.WebPort, "error", err)
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)

@@ -132,6 +132,7 @@ func (a *Agent) pass(ctx context.Context) {
 			a.sweepSources(facts.Peers, routes)
 			a.logStalls(facts.Now)
 		})
+		a.reportQueuePairs(cfg)
 		a.publish(cfg, facts, p)
 	})
 	a.firstPass.Do(func() { close(a.passed) })

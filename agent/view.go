@@ -144,7 +144,11 @@ func (a *Agent) metricsOf(cfg *config.Config, facts passFacts, view *passView) m
 	}
 	for i := range facts.Peers {
 		p := &facts.Peers[i]
-		s.Peers = append(s.Peers, metrics.Peer{HostID: p.HostID, Interface: p.Link.Interface, Up: p.Up && p.Link.Up})
+		row := metrics.Peer{HostID: p.HostID, Interface: p.Link.Interface, Up: p.Up && p.Link.Up}
+		if device, n, known := a.rdmaCounters.retransmits(row.Interface); known {
+			row.Device, row.Retransmits = device, &n
+		}
+		s.Peers = append(s.Peers, row)
 	}
 	for _, d := range view.plan.Demand.Receivers {
 		s.Demand[string(d.State)]++

@@ -1,0 +1,155 @@
+package agent
+
+import (
+	"log/slog"
+	"net/netip"
+	"strconv"
+
+	"github.com/google/uuid"
+
+	"github.com/mxl-stack/mxl-fabrics-agent/agent/config"
+	"github.com/mxl-stack/mxl-fabrics-agent/fabrics"
+	"github.com/mxl-stack/mxl-fabrics-agent/fabrics/rdmacm"
+)
+
+// ownerTries is how many passes a queue pair waits for its flow to be known: a
+// target's address is published after the connection may have been made.
+const ownerTries = 5
+
+// queuePairOwner is the flow that a queue pair carries and the host at the other end.
+type queuePairOwner struct {
+	Flow uuid.UUID
+	Peer string
+}
+
+// queuePairs reports the queue pairs that were established. Only the reconcile loop
+// uses it.
+type queuePairs struct {
+	log     *slog.Logger
+	count   func(role, ackTimeout, retryCount string)
+	waiting []waitingQueuePair
+}
+
+type waitingQueuePair struct {
+	rdmacm.QueuePair
+	tries int
+}
+
+// setQueuePairs applies FABRIC_ACK_TIMEOUT and FABRIC_RETRY_COUNT and says whether
+// they can reach the queue pairs.
+func setQueuePairs(cfg *config.Config, log *slog.Logger, hooked bool) {
+	rdmacm.Configure(rdmacm.Settings{ACKTimeout: cfg.FabricACKTimeout, RetryCount: cfg.FabricRetryCount})
+	say := log.Info
+	if !hooked {
+		say = log.Warn
+	}
+	say("fabric_qp_settings", "ack_timeout", cfg.FabricACKTimeout, "ack_timeout_ms", ackMilliseconds(cfg.FabricACKTimeout),
+		"retry_count", cfg.FabricRetryCount, "rdma_cm_hooks", hooked)
+}
+
+// ackMilliseconds is an exponent's duration in whole milliseconds, rounded.
+func ackMilliseconds(exponent int) int64 {
+	return (rdmacm.AckTime(exponent).Microseconds() + 500) / 1000
+}
+
+// report logs and counts what was established since the last call, and what waits
+// for its owner.
+func (q *queuePairs) report(fresh []rdmacm.QueuePair, cfg *config.Config, owner func(rdmacm.QueuePair) (queuePairOwner, bool)) {
+	for _, pair := range fresh {
+		q.waiting = append(q.waiting, waitingQueuePair{QueuePair: pair})
+		q.count(countedAs(pair))
+	}
+	kept := q.waiting[:0]
+	for _, w := range q.waiting {
+		o, known := owner(w.QueuePair)
+		if w.tries++; !known && w.tries < ownerTries {
+			kept = append(kept, w)
+			continue
+		}
+		q.say(w.QueuePair, o, known, cfg)
+	}
+	clear(q.waiting[len(kept):])
+	q.waiting = kept
+}
+
+// countedAs are the labels of fabric_qp_established_total.
+func countedAs(p rdmacm.QueuePair) (role, ackTimeout, retryCount string) {
+	if p.QueryError != nil {
+		return p.Role.String(), "unknown", "unknown"
+	}
+	return p.Role.String(), reported(p), strconv.Itoa(p.RetryCount)
+}
+
+func reported(p rdmacm.QueuePair) string {
+	if p.ACKTimeout == 0 {
+		return "unreported"
+	}
+	return strconv.Itoa(p.ACKTimeout)
+}
+
+// say logs one queue pair (contract, "Audio timing"): a warning only when a value
+// differs from the setting or the timeout was refused.
+func (q *queuePairs) say(p rdmacm.QueuePair, o queuePairOwner, known bool, cfg *config.Config) {
+	flow := ""
+	if known {
+		flow = o.Flow.String()
+	}
+	_, ackTimeout, retryCount := countedAs(p)
+	attrs := []any{
+		"role", p.Role.String(), "flow_id", flow, "peer", o.Peer, "local", p.Local.String(), "remote", p.Remote.String(),
+		"device", p.Device, "qp_num", p.Number, "ack_timeout", ackTimeout, "ack_timeout_ms", ackMilliseconds(p.ACKTimeout),
+		"retry_count", retryCount, "rnr_retry", p.RNRRetry, "requested_ack_timeout", p.Wanted.ACKTimeout,
+		"requested_retry_count", cfg.FabricRetryCount, "checked", p.Checked(), "applied", p.Applied(),
+	}
+	if p.QueryError != nil {
+		attrs = append(attrs, "query_error", p.QueryError)
+	}
+	say := q.log.Info
+	if p.OptionError != nil {
+		attrs = append(attrs, "option_error", p.OptionError)
+		say = q.log.Warn
+	} else if p.Differs() {
+		say = q.log.Warn
+	}
+	say("fabric_qp", attrs...)
+}
+
+// reportQueuePairs is the reconcile loop's part.
+func (a *Agent) reportQueuePairs(cfg *config.Config) {
+	a.queuePairs.report(rdmacm.Established(), cfg, a.queuePairOwner)
+}
+
+// queuePairOwner finds the flow of a queue pair by the target's address, which is
+// the far end of a source's and the near end of a destination's.
+func (a *Agent) queuePairOwner(p rdmacm.QueuePair) (queuePairOwner, bool) {
+	if p.Role == rdmacm.Source {
+		return a.sources.sendingTo(p.Remote)
+	}
+	for _, pl := range a.pullIndex.all() {
+		v := pl.seen.Load()
+		if v.lane != nil && v.Provider == fabrics.Verbs && listensOn(v.lane.Info(), p.Local) {
+			return queuePairOwner{Flow: v.Key.Flow, Peer: v.Key.Peer}, true
+		}
+	}
+	return queuePairOwner{}, false
+}
+
+// sendingTo finds the flow that goes to the target at an address.
+func (s *sources) sendingTo(address netip.AddrPort) (queuePairOwner, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, row := range s.rows {
+		if row.group.key.Provider != fabrics.Verbs {
+			continue
+		}
+		if info, err := fabrics.ParseTargetInfo(row.info); err == nil && listensOn(info, address) {
+			return queuePairOwner{Flow: row.key.Flow, Peer: row.key.Dest}, true
+		}
+	}
+	return queuePairOwner{}, false
+}
+
+func listensOn(info fabrics.TargetInfo, address netip.AddrPort) bool {
+	at, err := info.AddrPort()
+	return err == nil && at.Port() == address.Port() && at.Addr().Unmap().WithZone("") == address.Addr()
+}
