@@ -47,6 +47,7 @@ func (a *Agent) routesTable() []httpapi.Route {
 		{Method: http.MethodPost, Path: "/api/v1/config/import", Handle: a.importConfig},
 		{Method: http.MethodDelete, Path: "/api/v1/mirrors/{domain_id}", Handle: a.deleteMirror},
 		{Method: http.MethodPost, Path: "/api/v1/mirrors/{domain_id}/{flow_id}/rebuild", Handle: a.rebuildMirror},
+		{Method: http.MethodPost, Path: "/api/v1/peers/{id}/test", Handle: a.testPeer},
 		{Method: http.MethodPost, Path: "/api/v1/replications", Handle: a.postReplication},
 		{Method: http.MethodDelete, Path: "/api/v1/replications/{id}/targets/{dest}", Handle: a.deleteTarget},
 		{Method: http.MethodDelete, Path: "/api/v1/replications/{rest...}", Handle: func(w http.ResponseWriter, _ *http.Request) {
