@@ -37,6 +37,7 @@ integration: build
 	tests/integration/tcp_mesh.sh
 	tests/integration/shutdown.sh
 	tests/integration/flow_cleanup.sh
+	RESTARTS=5 GO="$(GO)" tests/integration/restart.sh
 
 bench: build
 	$(GO) run ./tests/bench
@@ -60,7 +61,7 @@ outage: build
 # The destination agent ends again and again under readers: RESTARTS times with
 # SIGKILL, as many with SIGTERM.
 restart: build
-	tests/integration/restart.sh
+	GO="$(GO)" tests/integration/restart.sh
 
 # What looking for readers costs on a host of 200 processes with 2,000 mappings.
 readercheck: build

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -36,7 +37,7 @@ func buildAndRun(m *testing.M) (int, error) {
 		return 1, err
 	}
 	defer os.RemoveAll(binaries)
-	build := exec.Command("go", "build", "-o", binaries+"/", "../../cmd/mxl-fabrics-agent", "../../cmd/mxl-pattern")
+	build := exec.Command("go", slices.Concat([]string{"build", "-o", binaries + "/"}, raceFlags, []string{"../../cmd/mxl-fabrics-agent", "../../cmd/mxl-pattern"})...)
 	if out, err := build.CombinedOutput(); err != nil {
 		return 1, fmt.Errorf("build: %w: %s", err, out)
 	}
@@ -82,6 +83,18 @@ func start(t *testing.T, settings map[string]string, prepare func(*site)) *site 
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() {
+		for _, a := range []*mesh.Agent{m.A, m.B} {
+			text, _ := os.ReadFile(a.Log)
+			if at := strings.Index(string(text), "WARNING: DATA RACE"); at >= 0 {
+				t.Errorf("%s: %s", a.HostID, text[at:min(at+6000, len(text))])
+			}
+			if !t.Failed() {
+				continue
+			}
+			t.Logf("log of %s:\n%s", a.HostID, tail(string(text), 40))
+		}
+	})
 	t.Cleanup(m.Close)
 	s := &site{Mesh: m, T: t, ctx: t.Context()}
 	s.seesAll, err = m.SeeAll(m.B)
@@ -91,15 +104,6 @@ func start(t *testing.T, settings map[string]string, prepare func(*site)) *site 
 	}
 	s.must(m.A.Start(s.ctx))
 	s.must(m.B.Start(s.ctx))
-	t.Cleanup(func() {
-		if !t.Failed() {
-			return
-		}
-		for _, a := range []*mesh.Agent{m.A, m.B} {
-			text, _ := os.ReadFile(a.Log)
-			t.Logf("log of %s:\n%s", a.HostID, tail(string(text), 40))
-		}
-	})
 	return s
 }
 

@@ -1,0 +1,5 @@
+//go:build !race
+
+package mirrors
+
+var raceFlags []string
