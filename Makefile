@@ -9,7 +9,7 @@ RACE ?= 1
 VERSION ?= $(shell git describe --tags --match 'v[0-9]*' --dirty 2>/dev/null | sed 's/^v//')
 LDFLAGS := $(if $(VERSION),-X github.com/mxl-stack/mxl-fabrics-agent/agent.Version=$(VERSION))
 
-.PHONY: all build deps demo test check integration bench fuzz soak activation outage restart readercheck clean
+.PHONY: all build deps demo test check integration bench fuzz soak activation outage restart readercheck ui ui-test clean
 
 all: build
 
@@ -66,6 +66,15 @@ restart: build
 # What looking for readers costs on a host of 200 processes with 2,000 mappings.
 readercheck: build
 	$(GO) run ./tests/readercheck
+
+# The admin page: agent/ui/dist from ui/. Its files are committed; nothing else
+# needs node.
+ui:
+	cd ui && npm ci && npm run build
+
+# The page in Chromium against two agents; screenshots are build/ui/*.png.
+ui-test: build
+	@tests/ui/run.sh
 
 clean:
 	rm -rf build

@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/mxl-stack/mxl-fabrics-agent/agent/httpapi"
+	"github.com/mxl-stack/mxl-fabrics-agent/agent/ui"
 	"github.com/mxl-stack/mxl-fabrics-agent/fabrics"
 	"github.com/mxl-stack/mxl-fabrics-agent/mxl"
 	"github.com/mxl-stack/mxl-fabrics-agent/peers"
@@ -25,7 +26,8 @@ func (a *Agent) routesTable() []httpapi.Route {
 	get := func(path string, h http.HandlerFunc) httpapi.Route {
 		return httpapi.Route{Method: http.MethodGet, Path: path, Handle: h}
 	}
-	return []httpapi.Route{
+	page := ui.New(func() bool { return a.store.Config().WebEnable })
+	return append(page.Routes(), []httpapi.Route{
 		get("/livez", func(w http.ResponseWriter, _ *http.Request) {
 			httpapi.WriteJSON(w, http.StatusOK, map[string]string{"status": "live"})
 		}),
@@ -53,7 +55,7 @@ func (a *Agent) routesTable() []httpapi.Route {
 		{Method: http.MethodDelete, Path: "/api/v1/replications/{rest...}", Handle: func(w http.ResponseWriter, _ *http.Request) {
 			httpapi.WriteError(w, http.StatusBadRequest, "path must be /api/v1/replications/{id}/targets/{dest}")
 		}},
-	}
+	}...)
 }
 
 // Endpoints lists every endpoint as method and path, in the order of the routes

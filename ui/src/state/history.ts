@@ -1,0 +1,81 @@
+import { shallowRef, triggerRef } from 'vue'
+import type { Replication } from '../api/types'
+
+// Sample is what a replication did between two reads. null is "not known".
+export interface Sample {
+  at: number // ms, performance.now()
+  bitsPerSecond: number | null
+  grainsPerSecond: number | null
+  lagMs: number | null
+  ageMs: number | null
+}
+
+// kept is how far back plots reach, in ms.
+export const kept = 180_000
+
+export const replicationKey = (r: Replication) => `${r.role} ${r.replication_id} ${r.peer}`
+
+interface Counted {
+  at: number
+  bytes: number
+  grains: number
+}
+
+// createHistory keeps the samples of every replication for the plots.
+export function createHistory(now: () => number = () => performance.now()) {
+  const samples = shallowRef(new Map<string, Sample[]>())
+  const last = new Map<string, Counted>()
+  const totals = shallowRef<{ at: number; incoming: number; outgoing: number }[]>([])
+
+  // take adds a sample of every row; age gives the age of a flow's newest grain.
+  function take(rows: Replication[], age: (r: Replication) => number | null) {
+    const at = now()
+    const present = new Set<string>()
+    let incoming = 0
+    let outgoing = 0
+    for (const r of rows) {
+      const key = replicationKey(r)
+      present.add(key)
+      const sample = sampleOf(r, last.get(key), at, age(r))
+      last.set(key, { at, bytes: r.bytes, grains: r.grains })
+      const list = samples.value.get(key) ?? []
+      list.push(sample)
+      while (list.length > 0 && list[0]!.at < at - kept) list.shift()
+      samples.value.set(key, list)
+      if (r.role === 'source') outgoing += sample.bitsPerSecond ?? 0
+      else incoming += sample.bitsPerSecond ?? 0
+    }
+    for (const key of samples.value.keys()) {
+      if (present.has(key)) continue
+      samples.value.delete(key)
+      last.delete(key)
+    }
+    totals.value = [...totals.value.filter((t) => t.at >= at - kept), { at, incoming, outgoing }]
+    triggerRef(samples)
+  }
+
+  return {
+    take,
+    totals,
+    of: (r: Replication): Sample[] => samples.value.get(replicationKey(r)) ?? [],
+    newest: (r: Replication): Sample | undefined => samples.value.get(replicationKey(r))?.at(-1),
+  }
+}
+
+export type History = ReturnType<typeof createHistory>
+
+// sampleOf compares a row with the one before. Counters that fell are those of a
+// replication that began anew: nothing is known about the time between.
+export function sampleOf(r: Replication, before: Counted | undefined, at: number, ageMs: number | null): Sample {
+  const seconds = before ? (at - before.at) / 1000 : 0
+  const rate = (now: number, then: number | undefined) =>
+    then === undefined || seconds <= 0 || now < then ? null : (now - then) / seconds
+  const bytesPerSecond = rate(r.bytes, before?.bytes)
+  return {
+    at,
+    bitsPerSecond: bytesPerSecond === null ? null : bytesPerSecond * 8,
+    grainsPerSecond: rate(r.grains, before?.grains),
+    lagMs: r.role === 'destination' ? r.lag_ms : null,
+    ageMs: r.role === 'destination' ? ageMs : null,
+  }
+}
