@@ -91,7 +91,6 @@ if ((!complete)); then
 	dry_run false
 	refused() { within $((GUARD + 15)) logged mirror_flow_kept_reader "$FREE" && within 10 logged mirror_flow_kept_reader "$MAPPED"; }
 	point 6 "their removal is refused, because not every process can be seen" explain refused
-	guarded || printf '%s\n' "(after the $GUARD s guard)"
 	all_there() { there "$FREE" && there "$MAPPED" && there "$LIVE" && ! grep -q '"event":"mirror_flow_removed"' "$log"; }
 	point 7 "all three mirror flows stay" explain all_there
 	stop reader

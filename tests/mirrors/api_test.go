@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -189,12 +190,11 @@ func (s *site) restarts(f mesh.Flow) int {
 // nothing.
 func TestOwnPIDNamespaceRemovesNothing(t *testing.T) {
 	t.Parallel()
-	if os.Geteuid() != 0 {
-		t.Skip("takes root to make a PID namespace")
+	through := []string{"unshare", "--pid", "--fork", "--kill-child", "--mount-proc"}
+	if err := exec.Command(through[0], append(through[1:], "true")...).Run(); err != nil {
+		t.Skipf("no PID namespace can be made here: %v", err)
 	}
-	s := start(t, nil, func(s *site) {
-		s.B.Through = []string{"unshare", "--pid", "--fork", "--kill-child", "--mount-proc"}
-	})
+	s := start(t, nil, func(s *site) { s.B.Through = through })
 	f := flowOf("video", 1)
 	s.write(f)
 	s.must(s.Mirrored(s.ctx, f, 20*time.Second))

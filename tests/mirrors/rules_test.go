@@ -228,9 +228,6 @@ func TestExit(t *testing.T) {
 // nothing half-made stays, and the mirror comes when there is room.
 func TestInsufficientSpace(t *testing.T) {
 	t.Parallel()
-	if os.Geteuid() != 0 {
-		t.Skip("takes root to mount a tmpfs")
-	}
 	small := flowOf("small", 1)
 	large := flowOf("large", 2, "--format", "v210", "--width", "1920", "--height", "1080", "--rate", "50", "--history-ms", "400", "--duration", "0")
 	s := start(t, nil, func(s *site) {

@@ -85,7 +85,7 @@ func start(t *testing.T, settings map[string]string, prepare func(*site)) *site 
 	}
 	t.Cleanup(func() {
 		for _, a := range []*mesh.Agent{m.A, m.B} {
-			text, _ := os.ReadFile(a.Log)
+			text, _ := os.ReadFile(filepath.Join(m.Logs, a.HostID+".log"))
 			if at := strings.Index(string(text), "WARNING: DATA RACE"); at >= 0 {
 				t.Errorf("%s: %s", a.HostID, text[at:min(at+6000, len(text))])
 			}
