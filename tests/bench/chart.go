@@ -3,7 +3,9 @@ package main
 import (
 	"errors"
 	"image/color"
+	"math"
 	"os"
+	"strconv"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 	"gonum.org/v1/plot"
@@ -34,9 +36,8 @@ func drawLatencies(s *series, path string) error {
 		p.X.Label.Text = "milliseconds"
 		p.Y.Label.Text = "share of messages"
 		p.X.Scale = plot.LogScale{}
-		p.X.Tick.Marker = plot.LogTicks{Prec: -1}
+		p.X.Tick.Marker = plot.TickerFunc(decadeTicks)
 		p.Y.Min, p.Y.Max = 0, 1
-		p.Legend.Top, p.Legend.Left = true, true
 		p.Add(plotter.NewGrid())
 		drawn := false
 		for _, w := range ways {
@@ -80,6 +81,18 @@ func savePanels(panels [][]*plot.Plot, path string) error {
 	}
 	_, err = vgimg.PngCanvas{Canvas: image}.WriteTo(f)
 	return errors.Join(err, f.Close())
+}
+
+// decadeTicks marks 1, 2 and 5 of every decade.
+func decadeTicks(least, most float64) (ticks []plot.Tick) {
+	for decade := math.Pow(10, math.Floor(math.Log10(least))); decade <= most; decade *= 10 {
+		for _, step := range []float64{1, 2, 5} {
+			if v := step * decade; v >= least && v <= most {
+				ticks = append(ticks, plot.Tick{Value: v, Label: strconv.FormatFloat(v, 'g', 3, 64)})
+			}
+		}
+	}
+	return ticks
 }
 
 // distribution is the cumulative distribution in milliseconds, between the 0.1st

@@ -93,10 +93,15 @@ func laneMain(args []string) error {
 	return lines.Err()
 }
 
+// laneLog shows what goes wrong among the progress lines.
+func laneLog() *slog.Logger {
+	return slog.New(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+}
+
 func (s *laneSide) openSource(d *mxl.Domain, id uuid.UUID) error {
 	source, err := fabrics.OpenSource(fabrics.SourceConfig{
 		Domain: d, FlowID: id, Provider: fabrics.TCP, Address: "127.0.0.1",
-		Log: slog.New(slog.NewJSONHandler(os.Stderr, nil)),
+		Log: laneLog(),
 	})
 	if err == nil {
 		s.sources = append(s.sources, source)
@@ -107,7 +112,7 @@ func (s *laneSide) openSource(d *mxl.Domain, id uuid.UUID) error {
 func (s *laneSide) openTarget(d *mxl.Domain, id uuid.UUID) error {
 	cfg := fabrics.TargetConfig{
 		FlowID: id, Provider: fabrics.TCP, Address: "127.0.0.1",
-		Log: slog.New(slog.NewJSONHandler(os.Stderr, nil)),
+		Log: laneLog(),
 	}
 	info, err := d.FlowInfo(id)
 	if err != nil {

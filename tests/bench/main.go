@@ -77,7 +77,7 @@ func main() {
 	flag.StringVar(&o.ways, "ways", "tcp,raw,raw free,lanes", "ways to measure")
 	flag.Parse()
 	if o.quick {
-		o.rounds, o.seconds, o.idle = 1, 1.2, 3*time.Second
+		o.rounds, o.seconds, o.idle = 1, 1.2, min(o.idle, 3*time.Second)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
