@@ -9,7 +9,7 @@ RACE ?= 1
 VERSION ?= $(shell git describe --tags --match 'v[0-9]*' --dirty 2>/dev/null | sed 's/^v//')
 LDFLAGS := $(if $(VERSION),-X github.com/mxl-stack/mxl-fabrics-agent/agent.Version=$(VERSION))
 
-.PHONY: all build deps demo test check integration bench fuzz soak activation outage restart readercheck ui ui-test clean
+.PHONY: all build deps demo test check integration bench fuzz soak activation outage restart readercheck ui ui-test verbs clean
 
 all: build
 
@@ -75,6 +75,11 @@ ui:
 # The page in Chromium against two agents; screenshots are build/ui/*.png.
 ui-test: build
 	@tests/ui/run.sh
+
+# Lanes, two agents, lost packets and broken handshakes over Soft-RoCE in an emulated
+# machine: the bench at RDMA_VM, ../shared/rdma-vm/rdma-vm by default.
+verbs: deps
+	@GO="$(GO)" tests/verbs/run.sh
 
 clean:
 	rm -rf build

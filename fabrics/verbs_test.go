@@ -366,3 +366,44 @@ func startTarget(t testing.TB, domain string, flow uuid.UUID, address string) (*
 	}
 	return c, info
 }
+
+// TestVerbsStalls: a lost packet holds an audio flow up for one ACK timeout, so the
+// setting decides how long (contract, "Audio timing"). Six stalls are waited for; with
+// 0.3 % loss it is rare that a packet is lost twice in a row. rxe's timer may have been
+// running for an earlier packet, so that a stall may also be shorter.
+func TestVerbsStalls(t *testing.T) {
+	t.Cleanup(func() { rdmacm.Configure(rdmacm.Settings{}) })
+	longest := map[int]time.Duration{}
+	for _, timeout := range []int{14, 17} {
+		rdmacm.Configure(rdmacm.Settings{ACKTimeout: timeout, RetryCount: 7})
+		f := newFlow(t, audioDef(1), 2*time.Second, 2*time.Second)
+		w := f.sampleWriter(t, f.origin)
+		target := openTarget(t, TargetConfig{Continuous: f.sampleWriter(t, f.mirror), FlowID: f.id, Provider: Verbs, Address: hosts["ipv4"][1]})
+		s := verbsSource(t, f, hosts["ipv4"][0])
+		head := uint64(48000 * 1000)
+		writeSamples(t, w, head, 48)
+		connect(t, s, "b", target)
+		loss(t, "0.3%")
+		start := time.Now()
+		var st TargetStatus
+		for st.Timing.TransferStalls < 6 && time.Since(start) < 90*time.Second {
+			head += 96
+			writeSamples(t, w, head, 96)
+			time.Sleep(2 * time.Millisecond)
+			st = targetOf(s, "b")
+			longest[timeout] = max(longest[timeout], st.Timing.Transfer.Max)
+		}
+		took := time.Since(start)
+		loss(t, "")
+		t.Logf("timeout %d: longest of %d stalls %v, %d transfers in %v", timeout, st.Timing.TransferStalls, longest[timeout], st.Transfers, took)
+		if st.Timing.TransferStalls < 6 || st.Errors != 0 {
+			t.Errorf("timeout %d: %+v", timeout, st)
+		}
+		nominal := rdmacm.AckTime(timeout)
+		if got := longest[timeout]; got < nominal*7/10 || got > nominal*22/10 {
+			t.Errorf("timeout %d: longest stall %v, want about %v", timeout, got, nominal)
+		}
+		fmt.Printf("RESULT stall_ms_at_%d %.1f\n", timeout, float64(longest[timeout].Microseconds())/1000)
+		s.RemoveTarget("b")
+	}
+}
