@@ -195,6 +195,11 @@ func TestOwnPIDNamespaceRemovesNothing(t *testing.T) {
 		t.Skipf("no PID namespace can be made here: %v", err)
 	}
 	s := start(t, nil, func(s *site) { s.B.Through = through })
+	// unshare does not hand SIGTERM on; the agent goes with it.
+	t.Cleanup(func() {
+		s.B.Signal(syscall.SIGKILL)
+		<-s.B.Done()
+	})
 	f := flowOf("video", 1)
 	s.write(f)
 	s.must(s.Mirrored(s.ctx, f, 20*time.Second))
