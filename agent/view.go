@@ -96,7 +96,7 @@ func (a *Agent) publish(cfg *config.Config, facts passFacts, p plan) {
 func (a *Agent) publishEvents(facts passFacts) {
 	revision := a.scanner.Snapshot().Revision
 	if a.announced.differs("inventory", revision) {
-		a.hub.Publish(httpapi.EventInventory, "", revision)
+		a.hub.Publish(httpapi.EventInventory, "revision", revision)
 	}
 	for i := range facts.Peers {
 		row := rowOfPeer(&facts.Peers[i])

@@ -1,5 +1,6 @@
-// Command mxl-fabrics-agent mirrors MXL flows between hosts. Its settings are
-// environment variables; it takes no arguments.
+// Command mxl-fabrics-agent mirrors MXL flows between hosts. Without arguments it
+// is the agent, whose settings are environment variables; with one it asks a
+// running agent, or looks at the host: explain, status, events, doctor.
 package main
 
 import (
@@ -34,6 +35,9 @@ func run() int {
 	// that libfabric brings along has chosen (libinfinipath exits with 1).
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT)
 	defer stop()
+	if len(os.Args) > 1 {
+		return runCommand(ctx, os.Args[1:], os.Environ(), os.Stdout, os.Stderr)
+	}
 	store, err := config.Load(config.Machine{})
 	if err != nil {
 		return invalid(err)
