@@ -223,15 +223,27 @@ func (a *Agent) postReplication(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	answer, err := a.sources.ask(req, domain.Path, info, a.routeBack(req.DestHostID, r))
-	status := http.StatusCreated
+	status := replicationStatus(err)
 	if err != nil {
-		status = http.StatusInternalServerError
 		answer.State, answer.Error = stateError, err.Error()
 	}
 	if a.announced.differs(req.FlowID+"/"+req.DestHostID, answer) {
 		a.hub.Publish(httpapi.EventReplication, answer.ReplicationID+"/"+req.DestHostID, answer)
 	}
 	httpapi.WriteJSON(w, status, answer)
+}
+
+// replicationStatus tells a target_info whose content cannot be used, as its
+// fields say, from what this host could not do.
+func replicationStatus(err error) int {
+	var field *fabrics.FieldError
+	switch {
+	case err == nil:
+		return http.StatusCreated
+	case errors.As(err, &field):
+		return http.StatusBadRequest
+	}
+	return http.StatusInternalServerError
 }
 
 // routeBack is how this host sends to a destination. One that is not in the peer

@@ -21,9 +21,14 @@ import (
 // at the least for as long as it wants the flow; the original every 200 ms.
 const sourceLease = 60 * time.Second
 
+// maxDestinations is how many destinations one flow is sent to at most: more than a
+// mesh has hosts. Each costs an endpoint, and whoever reaches the port can ask.
+const maxDestinations = 256
+
 var (
 	errDomainNotLocal = errors.New("domain not local")
 	errGroupEnded     = errors.New("the replication is being closed, ask again")
+	errReleased       = errors.New("the destination was released meanwhile, ask again")
 )
 
 // sourceLane is what the source table needs of a fabrics.Source.
@@ -136,6 +141,10 @@ func (s *sources) ask(req peers.ReplicationRequest, domainPath string, info fabr
 	row := s.rows[rk]
 	var left *sourceGroup
 	if row == nil {
+		if n := s.destinations(flow); n >= maxDestinations {
+			s.mu.Unlock()
+			return peers.ReplicationAnswer{}, fmt.Errorf("flow %s already has %d destinations", flow, n)
+		}
 		group := s.group(gk)
 		row = &sourceRow{id: group.id, key: rk, group: group}
 		s.rows[rk] = row
@@ -173,6 +182,12 @@ func (s *sources) ask(req peers.ReplicationRequest, domainPath string, info fabr
 		err = s.setTarget(group, domainPath, rk.Dest, info)
 	}
 	s.mu.Lock()
+	if s.rows[rk] != row {
+		// A DELETE or a sweep came in between: nobody else would ever take the target away.
+		s.mu.Unlock()
+		s.drop(group, rk.Dest)
+		return peers.ReplicationAnswer{}, errReleased
+	}
 	defer s.mu.Unlock()
 	if err != nil {
 		row.errors++
@@ -184,6 +199,16 @@ func (s *sources) ask(req peers.ReplicationRequest, domainPath string, info fabr
 	}
 	row.failed = ""
 	return s.answer(row), nil
+}
+
+// destinations counts the rows of a flow. s.mu is held.
+func (s *sources) destinations(flow uuid.UUID) (n int) {
+	for k := range s.rows {
+		if k.Flow == flow {
+			n++
+		}
+	}
+	return n
 }
 
 // group returns the group named k, making it when it is new. s.mu is held.

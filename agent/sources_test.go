@@ -2,7 +2,9 @@ package agent
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
+	"net/http"
 	"sync"
 	"testing"
 	"time"
@@ -24,10 +26,15 @@ type fakeLane struct {
 	lane    fabrics.State // of the whole lane; active when not set
 	head    uint64
 	refuse  error
+	during  func() // of SetTarget
+	read    func() // at every Stats
 	events  chan fabrics.SourceEvent
 }
 
 func (l *fakeLane) SetTarget(key string, info fabrics.TargetInfo) error {
+	if l.during != nil {
+		l.during()
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.refuse != nil {
@@ -54,6 +61,9 @@ func (l *fakeLane) Close() error {
 func (l *fakeLane) Stats() fabrics.SourceStats {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.read != nil {
+		l.read()
+	}
 	st := fabrics.SourceStats{State: fabrics.StateActive, Reading: true, Head: l.head, OriginGaps: 3}
 	if l.lane == fabrics.StateError {
 		st.State = l.lane
@@ -251,6 +261,69 @@ func TestDropSparesADestinationThatAskedAgain(t *testing.T) {
 	b.groups[group.key] = group // as a question sees it that looked just before
 	if a := b.mustAsk(t, "b", 3, overTCP("192.0.2.1")); a.State != statePending {
 		t.Errorf("answer %+v", a)
+	}
+}
+
+// A release that comes while the target is being set leaves nothing behind: no row
+// would ever take that target away.
+func TestAskOfADestinationThatIsReleasedMeanwhile(t *testing.T) {
+	b := newSourceBench()
+	b.mustAsk(t, "c", 1, overTCP("192.0.2.1"))
+	lane := b.opened[0]
+	lane.during = func() {
+		b.mu.Lock()
+		delete(b.rows, rowKey{testFlow, "b"})
+		b.mu.Unlock()
+	}
+	_, err := b.ask(request("b", "info"), "/dom", fabrics.TargetInfo{ID: 2, Provider: "tcp"}, overTCP("192.0.2.1"))
+	if !errors.Is(err, errReleased) {
+		t.Errorf("error %v", err)
+	}
+	if _, still := lane.targets["b"]; still || lane.closed || len(lane.targets) != 1 {
+		t.Errorf("targets %v, closed %v: want only c's", lane.targets, lane.closed)
+	}
+	b.next = func(l *fakeLane) { l.during = lane.during }
+	if _, err := b.ask(request("b", "info"), "/dom", fabrics.TargetInfo{ID: 2, Provider: "tcp"}, overTCP("198.51.100.1")); err == nil {
+		t.Error("no error")
+	}
+	if len(b.opened) != 2 || !b.opened[1].closed || len(b.groups) != 1 {
+		t.Errorf("%d lanes, %d groups: the lane for the released destination stays", len(b.opened), len(b.groups))
+	}
+}
+
+func TestDestinationsOfAFlowAreBounded(t *testing.T) {
+	b := newSourceBench()
+	for i := range maxDestinations {
+		b.mustAsk(t, fmt.Sprint("d", i), uint64(i), overTCP("192.0.2.1"))
+	}
+	if _, err := b.ask(request("more", "info"), "/dom", fabrics.TargetInfo{Provider: "tcp"}, overTCP("192.0.2.1")); err == nil {
+		t.Error("one more destination was taken")
+	}
+	b.mustAsk(t, "d0", 0, overTCP("192.0.2.1")) // a known one may ask as often as it likes
+	stats := 0
+	b.opened[0].read = func() { stats++ }
+	if rows := b.list(); len(rows) != maxDestinations || stats != 1 {
+		t.Errorf("%d rows, the lane was read %d times for one list", len(rows), stats)
+	}
+	b.now = b.now.Add(sourceLease + time.Second)
+	stats = 0
+	b.sweep(sourceFacts{})
+	b.opened[0].mu.Lock()
+	defer b.opened[0].mu.Unlock()
+	if len(b.rows) != 0 || stats > 2 { // the second is the lane's last
+		t.Errorf("%d rows stay, the lane was read %d times for one sweep", len(b.rows), stats)
+	}
+}
+
+func TestReplicationStatus(t *testing.T) {
+	for want, err := range map[int]error{
+		http.StatusCreated:             nil,
+		http.StatusBadRequest:          fmt.Errorf("set target: %w", &fabrics.FieldError{Field: "regions", Err: errors.New("none")}),
+		http.StatusInternalServerError: errors.New("no such flow"),
+	} {
+		if got := replicationStatus(err); got != want {
+			t.Errorf("%v: %d, want %d", err, got, want)
+		}
 	}
 }
 

@@ -28,13 +28,14 @@ func (s *sources) sweep(f sourceFacts) {
 	}
 	var ends, unlinked []end
 	now := s.now()
+	readings := groupStats{}
 	s.mu.Lock()
 	for k, row := range s.rows {
 		// A destination that has just restarted asks before it is polled again:
 		// an older poll says nothing about it.
 		boot := f.Boots[k.Dest]
 		restarted := row.bootID != "" && boot.ID != "" && boot.ID != row.bootID && boot.HeardAt.After(row.askedAt)
-		expired := now.Sub(row.askedAt) > sourceLease && !rowConnected(row)
+		expired := now.Sub(row.askedAt) > sourceLease && !rowConnected(row, readings)
 		if restarted || expired {
 			delete(s.rows, k)
 			ends = append(ends, end{row.group, k.Dest})
@@ -56,8 +57,8 @@ func (s *sources) sweep(f sourceFacts) {
 	}
 }
 
-func rowConnected(row *sourceRow) bool {
-	st, _ := row.group.stats()
+func rowConnected(row *sourceRow, readings groupStats) bool {
+	st, _ := readings.of(row.group)
 	for _, t := range st.Targets {
 		if t.Key == row.key.Dest {
 			return t.State == fabrics.StateActive

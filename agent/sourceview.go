@@ -27,6 +27,24 @@ type sourceView struct {
 	Continuous                               bool
 }
 
+// groupStats remembers the numbers of lanes, so that the destinations of one lane
+// share one reading: each reading lists all of them.
+type groupStats map[*sourceGroup]groupReading
+
+type groupReading struct {
+	stats fabrics.SourceStats
+	open  bool
+}
+
+func (r groupStats) of(g *sourceGroup) (fabrics.SourceStats, bool) {
+	got, ok := r[g]
+	if !ok {
+		got.stats, got.open = g.stats()
+		r[g] = got
+	}
+	return got.stats, got.open
+}
+
 // list gives every row, ordered by flow and destination.
 func (s *sources) list() []sourceView {
 	s.mu.Lock()
@@ -36,9 +54,10 @@ func (s *sources) list() []sourceView {
 	}
 	s.mu.Unlock()
 	views := make([]sourceView, 0, len(rows))
+	readings := groupStats{}
 	for i := range rows {
 		row := &rows[i]
-		st, open := row.group.stats()
+		st, open := readings.of(row.group)
 		v := sourceView{
 			ID: row.id, Domain: row.group.key.Domain, Dest: row.key.Dest, Flow: row.key.Flow,
 			Provider: string(row.group.key.Provider), Fallback: row.fallback, Errors: row.errors, Stats: st,
