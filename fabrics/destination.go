@@ -37,13 +37,12 @@ const (
 
 // transfer is what one immediate stands for.
 type transfer struct {
-	index  uint64 // grain, or head index of a batch
-	count  uint64 // samples
-	bytes  uint64 // payload
-	posted int64
-	writes int
-	last   bool // ends its grain
-	copied bool // the origin's memory was not used
+	index      uint64 // grain, or head index of a batch
+	bytes      uint64 // payload
+	posted     int64
+	writes     int
+	last       bool // ends its grain
+	retraction bool // takes a grain back
 }
 
 // destination is one target of a source: its connection, its place in the origin
@@ -76,11 +75,13 @@ type destination struct {
 	fresh              int // transfers of the batch that is not posted yet
 	batchFrom, batchTo int
 
-	cursor   grainCursor // discrete
-	next     uint64      // continuous: number of the next sample
-	nextPost int64
-	entry    uint64 // continuous: next bounce-buffer entry, kept over reconnects
-	buffers  sendBuffers
+	cursor      grainCursor // discrete
+	sent        uint64      // discrete: last index put into a batch on this connection
+	retractions retractions // discrete
+	next        uint64      // continuous: number of the next sample
+	nextPost    int64
+	entry       uint64      // continuous: next bounce-buffer entry, kept over reconnects
+	buffers     sendBuffers // batches of samples, headers that take grains back
 }
 
 // restart makes the next transfer begin at the origin's head, and at slice 0.
@@ -199,22 +200,20 @@ func (l *sourceLane) removeGone() {
 func (l *sourceLane) connect(d *destination, now int64) {
 	l.serial++
 	d.serial = l.serial
-	err := func() error {
-		peer, err := l.info.WithPeer(d.info.Address)
-		if err != nil {
-			return err
-		}
-		defer peer.Close()
-		if d.endpoint, err = l.fabric.OpenEndpoint(peer, l.events, l.queue, l.spare); err != nil {
-			return err
-		}
-		return d.endpoint.Connect(d.info.Address, signature{instance: l.instance}.bytes())
-	}()
+	d.phase = phaseConnecting
+	peer, err := l.info.WithPeer(d.info.Address)
 	if err != nil {
 		l.disconnect(d, err, now)
 		return
 	}
-	d.phase, d.deadline = phaseConnecting, now+int64(handshakeLimit)
+	if resolvesSlowly(l.info) {
+		d.deadline = now + int64(resolveLimit)
+		l.resolve(d, peer)
+		return
+	}
+	e, err := l.fabric.ResolveEndpoint(peer)
+	peer.Close()
+	l.resolved(d, d.serial, e, err)
 }
 
 // connected makes a connection usable.
@@ -243,6 +242,7 @@ func (l *sourceLane) connected(d *destination, data []byte, now int64) {
 	}
 	d.phase = phaseUp
 	d.first, d.flying, d.fresh, d.nextPost = 0, 0, 0, 0
+	d.retractions.count = 0 // targets of ours discard what the last connection left
 	d.restart()
 	n := d.numbers
 	n.native.Store(d.native)
@@ -269,10 +269,12 @@ func (l *sourceLane) reserve(d *destination) error {
 	if l.reserved+writes > sourceQueueDepth || writes > l.info.TransmitSize() {
 		return fmt.Errorf("%d outstanding writes do not fit the queues", writes)
 	}
+	buffer := uint64(grainHeader)
 	if !l.shape.discrete {
-		if err := d.buffers.open(l.fabric, l.info, d.info.Bounce.EntrySize); err != nil {
-			return err
-		}
+		buffer = d.info.Bounce.EntrySize
+	}
+	if err := d.buffers.open(l.fabric, l.info, buffer); err != nil {
+		return err
 	}
 	l.reserved += writes
 	d.reserved = writes

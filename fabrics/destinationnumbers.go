@@ -15,6 +15,7 @@ type destinationNumbers struct {
 	connections atomic.Uint64
 	skipped     atomic.Uint64
 	torn        atomic.Uint64
+	retracted   atomic.Uint64
 	stalls      atomic.Uint64
 	head        atomic.Uint64
 	lastAt      atomic.Uint64
@@ -44,6 +45,7 @@ func (n *destinationNumbers) snapshot(key string, now int64) TargetStatus {
 		Connections: n.connections.Load(),
 		Skipped:     n.skipped.Load(),
 		Torn:        n.torn.Load(),
+		Retracted:   n.retracted.Load(),
 		Head:        n.head.Load(),
 		LastAt:      n.lastAt.Load(),
 		Timing: Timing{

@@ -7,6 +7,7 @@ const fillLimit = 64
 
 // fillGrains puts into the batch what d may be sent now.
 func (l *sourceLane) fillGrains(d *destination, head uint64, now int64) {
+	l.fillRetractions(d, now)
 	r := l.origin.reader.grains
 	spare := uint64((d.slowest + l.origin.period - 1) / l.origin.period)
 	for range fillLimit {
@@ -101,6 +102,7 @@ func (l *sourceLane) sendGrain(d *destination, s grainStep, now int64) {
 		writes: len(list),
 		last:   s.last,
 	}, from, l.writes.Len())
+	d.sent = index
 	d.numbers.ageSent.observe(ageOf(l.origin.rate, index, mxl.Now()), now)
 	d.cursor.slices = s.end
 	if s.last {

@@ -5,8 +5,8 @@ import (
 	"github.com/mxl-stack/mxl-fabrics-agent/mxl"
 )
 
-// sendBuffers is the memory batches are sent from, one buffer for each transfer in
-// flight: the entry's header, and the samples where they are copied.
+// sendBuffers is memory of ours that is sent from, one buffer for each transfer in
+// flight: a bounce-buffer entry, or the header that takes a grain back.
 type sendBuffers struct {
 	mem    []byte
 	region *ofi.Memory
@@ -57,10 +57,11 @@ func (l *sourceLane) fillSamples(d *destination, head uint64, now int64) {
 	l.sendSamples(d, step.next+step.count, step.count, now)
 }
 
-// sendSamples puts the count samples before head into the batch, as one write. A few
-// channels are gathered from the origin's ring; more would take several writes with
-// an acknowledgement each, so they are copied together first, which also keeps the
-// batch whole when the origin overtakes it.
+// sendSamples puts the count samples before head into the batch, as one write. They
+// are copied together first: gathered from the origin's ring they would be read when
+// the network gets to them, and a batch that the writer has overtaken by then cannot
+// be taken back (MXL Fabrics reference §7.2). More than a few channels would take
+// several writes besides, with an acknowledgement each.
 func (l *sourceLane) sendSamples(d *destination, head, count uint64, now int64) {
 	tai := mxl.Now()
 	age := ageOf(l.origin.rate, head-count, tai)
@@ -69,45 +70,24 @@ func (l *sourceLane) sendSamples(d *destination, head, count uint64, now int64) 
 	g := l.shape.samples
 	entry := d.entry % uint64(len(d.info.Regions))
 	region := d.info.Regions[entry]
-	buffer := int(d.entry % maxInFlight)
-	offset := uint64(buffer * d.buffers.stride)
+	offset := d.entry % maxInFlight * uint64(d.buffers.stride)
 	mem := d.buffers.mem[offset:][:d.buffers.stride]
 	putSampleHeader(mem, head, count)
 	l.segments = sampleSegments(l.segments[:0], g, head, count)
-
-	gather := len(l.segments) <= l.info.Segments()
-	if !gather {
-		if !l.copySamples(mem[sampleHeader:], head, count) {
-			return
-		}
-		l.segments = append(l.segments[:0], sampleSegment{header: true, length: sampleHeader + count*g.frame()})
+	if !l.copySamples(mem[sampleHeader:], head, count) {
+		return // the next pass starts where samples are left
 	}
-	l.sampleList = sampleWrites(l.sampleList[:0], l.segments, l.info.Segments())
-	if l.writes.Room() < len(l.sampleList) {
-		return
-	}
+	length := sampleHeader + count*g.frame()
 	from := l.writes.Len()
-	for _, w := range l.sampleList {
-		l.writes.Add(d.endpoint, d.token(), region.Addr+w.remote, region.RKey)
-		for _, s := range l.segments[w.from:w.to] {
-			if s.header {
-				l.writes.Segment(d.buffers.region, offset, s.length)
-			} else {
-				l.writes.Segment(l.origin.memory.regions[0], s.offset, s.length)
-			}
-		}
-		if w.immediate {
-			l.writes.Immediate(uint32(entry))
-		}
-	}
+	l.writes.Add(d.endpoint, d.token(), region.Addr, region.RKey)
+	l.writes.Segment(d.buffers.region, offset, length)
+	l.writes.Immediate(uint32(entry))
 	d.push(transfer{
 		index:  head,
-		count:  count,
 		bytes:  count * g.frame(),
 		posted: now,
-		writes: len(l.sampleList),
+		writes: 1,
 		last:   true,
-		copied: !gather,
 	}, from, l.writes.Len())
 	d.entry++
 	d.next = head

@@ -146,17 +146,11 @@ func (o *origin) waitSync(limit time.Duration) (err error) {
 	return err
 }
 
-// torn tells whether the memory of a finished transfer was overwritten before the
-// transfer was done (MXL Fabrics reference §6.3, §7.2).
-func (o *origin) torn(t *transfer) bool {
-	if o.reader.grains != nil {
-		return o.reader.grains.Header(o.reader.grains.SlotOf(t.index)).Index != t.index
-	}
-	if t.copied {
-		return false
-	}
-	head := o.reader.samples.Head()
-	return head > t.index && head-(t.index-t.count) > o.length/2
+// torn tells whether a grain's memory was overwritten before its transfer was done:
+// its slot belongs to another index now (MXL Fabrics reference §6.3).
+func (o *origin) torn(index uint64) bool {
+	r := o.reader.grains
+	return r.Header(r.SlotOf(index)).Index != index
 }
 
 // nextLook is when the origin has to be looked at again; 0 for never.

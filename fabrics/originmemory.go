@@ -13,7 +13,7 @@ import (
 
 // originMemory is the registered memory of an origin.
 type originMemory struct {
-	regions registrations // grain files in slot order, or the channels
+	regions registrations // grain files in slot order
 	again   [][]byte      // files mapped once more, see add
 }
 
@@ -65,15 +65,15 @@ func (m *originMemory) close() error {
 	return err
 }
 
-// registerOrigin registers the memory of r. A flow that was re-created meanwhile is
-// an error: its files are no longer those that r has mapped.
+// registerOrigin registers the grains of r; samples are sent from memory of our own. A
+// flow that was re-created meanwhile is an error: its files are no longer those that r
+// has mapped.
 func (l *sourceLane) registerOrigin(r originReader) (m originMemory, err error) {
-	if r.grains != nil {
-		for slot := 0; err == nil && slot < int(r.grains.Depth()); slot++ {
-			err = m.add(l.fabric, l.info, r.grains.Slot(slot), filepath.Join(r.dir(), "grains", "data."+strconv.Itoa(slot)))
-		}
-	} else {
-		err = m.add(l.fabric, l.info, r.samples.Channels(), filepath.Join(r.dir(), "channels"))
+	if r.grains == nil {
+		return m, nil
+	}
+	for slot := 0; err == nil && slot < int(r.grains.Depth()); slot++ {
+		err = m.add(l.fabric, l.info, r.grains.Slot(slot), filepath.Join(r.dir(), "grains", "data."+strconv.Itoa(slot)))
 	}
 	if err == nil && m.again != nil {
 		err = r.check()

@@ -71,28 +71,6 @@ func sampleSegments(dst []sampleSegment, g sampleGeometry, head, count uint64) [
 	return dst
 }
 
-// sampleWrite is one write of a continuous transfer: segments[from:to] go to
-// offset remote of the entry.
-type sampleWrite struct {
-	from, to  int
-	remote    uint64
-	immediate bool
-}
-
-// sampleWrites cuts an entry's pieces into writes of at most limit segments to
-// consecutive offsets, the immediate on the last (MXL Fabrics reference §7.2).
-func sampleWrites(dst []sampleWrite, segments []sampleSegment, limit int) []sampleWrite {
-	var remote uint64
-	for from := 0; from < len(segments); from += limit {
-		to := min(from+limit, len(segments))
-		dst = append(dst, sampleWrite{from, to, remote, to == len(segments)})
-		for _, s := range segments[from:to] {
-			remote += s.length
-		}
-	}
-	return dst
-}
-
 // checkEntry judges what arrived in a bounce-buffer entry before it is copied.
 // previous is the head of the connection's last batch, 0 before the first.
 func (g sampleGeometry) checkEntry(entrySize, head, count, previous uint64) error {

@@ -58,7 +58,8 @@ type TargetStatus struct {
 	Errors      uint64 // running count
 	Connections uint64 // connections established
 	Skipped     uint64 // grains or samples passed over because they were too old
-	Torn        uint64 // transfers whose memory was overwritten meanwhile
+	Torn        uint64 // grain transfers whose memory was overwritten meanwhile; samples are never sent from such memory
+	Retracted   uint64 // of Torn: marked invalid at the target; the others' slots were used again already
 	Head        uint64 // last index completed; mxl.UndefinedIndex before the first
 	LastAt      uint64 // CLOCK_TAI nanoseconds of the last completion
 	Timing      Timing

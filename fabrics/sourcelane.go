@@ -3,6 +3,7 @@ package fabrics
 import (
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/mxl-stack/mxl-fabrics-agent/fabrics/ofi"
 	"github.com/mxl-stack/mxl-fabrics-agent/mxl"
@@ -31,15 +32,16 @@ type sourceLane struct {
 	writes       *ofi.Writes
 	destinations []*destination
 	serial       uint32
+	resolvers    sync.WaitGroup
+	resolving    int    // endpoints that resolvers are opening
 	gapSeen      uint64 // highest unwritten index counted
 	closing      bool
 	closeBy      int64
 
-	grainList  [maxGrainWrites]grainWrite
-	segments   []sampleSegment
-	sampleList []sampleWrite
-	passFunc   func() error
-	closeErr   error
+	grainList [maxGrainWrites]grainWrite
+	segments  []sampleSegment
+	passFunc  func() error
+	closeErr  error
 }
 
 func (l *sourceLane) prepare() (err error) {
@@ -69,7 +71,6 @@ func (l *sourceLane) prepare() (err error) {
 	l.shape = reader.shape()
 	if !l.shape.discrete {
 		l.segments = make([]sampleSegment, 0, 1+2*l.shape.samples.channels)
-		l.sampleList = make([]sampleWrite, 0, 1+2*l.shape.samples.channels)
 	}
 	return l.install(reader, l.now())
 }
@@ -212,6 +213,10 @@ func (l *sourceLane) complete(token uint64, now int64) {
 	d.progressed = now
 	d.backoff = 0
 	n := d.numbers
+	if t.retraction {
+		n.retracted.Add(1)
+		return
+	}
 	n.transfers.Add(1)
 	n.bytes.Add(t.bytes)
 	n.head.Store(t.index)
@@ -228,8 +233,9 @@ func (l *sourceLane) complete(token uint64, now int64) {
 	if t.last {
 		n.grains.Add(1)
 	}
-	if l.origin.state == originOpen && l.origin.torn(t) {
+	if l.shape.discrete && l.origin.state == originOpen && l.origin.torn(t.index) {
 		n.torn.Add(1)
+		d.retractions.add(t.index)
 	}
 	if !l.shape.discrete && !d.pipelined {
 		d.nextPost = nextSamplePost(t.posted, now, l.cfg.AudioPass)
@@ -319,7 +325,7 @@ func (l *sourceLane) teardown() {
 		err = errors.Join(err, l.spare.Close())
 	}
 	l.closeErr = errors.Join(err, l.queue.Close())
-	l.release()
+	l.releaseFabric()
 }
 
 // report hands an event to the control side, unless nobody has read the last ones.

@@ -49,6 +49,8 @@ type TargetStats struct {
 	Bytes         uint64 // payload bytes committed
 	Errors        uint64 // running count, never falls
 	BadImmediates uint64 // immediates that named no slot, entry or possible count
+	Retracted     uint64 // grains that the initiator marked invalid after they were committed
+	Discarded     uint64 // slots invalidated because a transfer into them was never finished
 	Connections   uint64 // connections established
 	Refused       uint64 // connection requests refused while one was connected
 	Head          uint64 // last committed index; mxl.UndefinedIndex before the first
@@ -72,6 +74,8 @@ type targetNumbers struct {
 	bytes         atomic.Uint64
 	errors        atomic.Uint64
 	badImmediates atomic.Uint64
+	retracted     atomic.Uint64
+	discarded     atomic.Uint64
 	connections   atomic.Uint64
 	refused       atomic.Uint64
 	head          atomic.Uint64
@@ -148,6 +152,8 @@ func (t *Target) Stats() TargetStats {
 		Bytes:         n.bytes.Load(),
 		Errors:        n.errors.Load(),
 		BadImmediates: n.badImmediates.Load(),
+		Retracted:     n.retracted.Load(),
+		Discarded:     n.discarded.Load(),
 		Connections:   n.connections.Load(),
 		Refused:       n.refused.Load(),
 		Head:          n.head.Load(),

@@ -35,10 +35,16 @@ func (l *targetLane) commitGrain(imm grainImmediate) error {
 	c := &l.connection
 	header := w.Header(imm.slot())
 	if c.head != undefinedIndex && header.Index < c.head {
+		if retraction(imm, header, w.SlotOf(header.Index)) {
+			return l.retracted(imm.slot(), header.Index)
+		}
 		if late(header.Index, c.head, w.Depth(), w.Rate()) {
 			return errLate
 		}
 		return fmt.Errorf("index %d after %d", header.Index, c.head)
+	}
+	if header.Index == undefinedIndex && l.slots[imm.slot()].discarded {
+		return errLate // more slices of what was discarded; the grain's first ones are lost
 	}
 	lapped := header.Index != undefinedIndex && w.SlotOf(header.Index) != imm.slot()
 	if lapped && c.head != undefinedIndex && imm.slices() <= l.grains.total {
@@ -50,19 +56,42 @@ func (l *targetLane) commitGrain(imm grainImmediate) error {
 	}
 	now := l.now()
 	// Slices of one index arrive one after the other; the bytes are what came new.
-	from := 0
+	from, counted := 0, false
 	if index == c.head {
-		from = min(c.slices, imm.slices())
+		from, counted = min(c.slices, imm.slices()), c.whole
+		if counted && header.Invalid() {
+			l.numbers.retracted.Add(1)
+		}
 	}
 	n := &l.numbers
 	n.bytes.Add(l.grains.payloadBytes(from, imm.slices()))
 	n.commits.Add(1)
-	if imm.slices() == l.grains.total || header.Invalid() || imm.slices() == 0 {
+	whole := imm.slices() == l.grains.total || header.Invalid() || imm.slices() == 0
+	if whole && !counted {
 		n.grains.Add(1)
 	}
-	c.head, c.slices = index, imm.slices()
+	c.head, c.slices, c.whole = index, imm.slices(), whole
+	l.slots[imm.slot()] = committedSlot{index: index, slices: imm.slices()}
 	l.committed(index, 1, now)
 	l.delivered(w.Rate(), index, now)
+	return nil
+}
+
+// retraction tells whether an immediate takes back a grain that was committed
+// before: a header alone, flagged invalid, whose slot is its own. The initiator found
+// that its memory was overwritten while the transfer was in flight.
+func retraction(imm grainImmediate, h mxl.GrainHeader, slot int) bool {
+	return imm.slices() == 0 && h.Invalid() && slot == imm.slot()
+}
+
+// retracted accepts it. The flag has arrived with the header; the head stays where it
+// is, and so does every later grain.
+func (l *targetLane) retracted(slot int, index uint64) error {
+	if err := l.cfg.Discrete.InvalidateSlot(slot); err != nil {
+		return err
+	}
+	l.slots[slot] = committedSlot{index: index}
+	l.numbers.retracted.Add(1)
 	return nil
 }
 

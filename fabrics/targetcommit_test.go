@@ -15,6 +15,7 @@ func FuzzGrainImmediate(f *testing.F) {
 	l := &targetLane{cfg: TargetConfig{Discrete: w, FlowID: flow.id}}
 	l.epoch = time.Now()
 	l.grains = grainGeometry{uint64(w.PayloadSize()), w.TotalSlices(), w.SliceSizes()}
+	l.slots = adoptedSlots(w)
 	clean := append([]byte(nil), w.Slot(0)[:grainHeader]...)
 	f.Add(uint32(0x006c0003), uint64(1003), uint64(1000), []byte{})
 	f.Add(uint32(0xffffffff), ^uint64(0), uint64(0), []byte{9, 9, 9})

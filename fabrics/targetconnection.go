@@ -27,6 +27,7 @@ type targetConnection struct {
 
 	head   uint64 // last index committed from it
 	slices int
+	whole  bool // head was counted as a grain
 }
 
 // connectionRequest is an initiator that wants to connect.
@@ -211,5 +212,10 @@ func (l *targetLane) disconnect(why string) {
 	}
 	if err := errors.Join(c.endpoint.Close(), c.receive.Close(), c.transmit.Close()); err != nil {
 		l.log.Warn("fabric_close_failed", "flow_id", l.cfg.FlowID, "error", err.Error())
+	}
+	// Nothing lands any more. Readers must not take what the connection left unfinished.
+	if err := l.discardBroken(); err != nil {
+		l.numbers.errors.Add(1)
+		storeText(&l.numbers.lastError, err.Error())
 	}
 }

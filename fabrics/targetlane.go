@@ -38,6 +38,7 @@ type targetLane struct {
 	waiting    *connectionRequest // a second initiator's, while a handshake runs
 
 	grains  grainGeometry
+	slots   committedSlots
 	samples sampleGeometry
 	bounce  []byte // bounce-buffer entries, stride bytes apart
 	entry   Bounce
@@ -117,7 +118,8 @@ func (l *targetLane) registerGrains() error {
 			return fmt.Errorf("slot %d: %w", slot, err)
 		}
 	}
-	return nil
+	l.slots = adoptedSlots(w)
+	return l.discardBroken()
 }
 
 // registerSamples makes the bounce buffer, one region an entry (MXL Fabrics
