@@ -407,3 +407,37 @@ func TestVerbsStalls(t *testing.T) {
 		s.RemoveTarget("b")
 	}
 }
+
+// TestVerbsSilentHost: a host that does not answer at all, not even who it is, keeps
+// only its own connection waiting, and closing the source does not wait for it.
+func TestVerbsSilentHost(t *testing.T) {
+	p := newVerbsPair(t, dataDef, "ipv4")
+	writeGrain(t, p.w, 500, 0, p.w.TotalSlices())
+	connect(t, p.source, "b", p.target)
+	before := targetOf(p.source, "b")
+	info := p.target.Info()
+	info.Address = append([]byte(nil), info.Address...)
+	info.Address[7] = 99 // 10.77.0.99 is nobody
+	if err := p.source.SetTarget("c", info); err != nil {
+		t.Fatal(err)
+	}
+	index, worst := uint64(500), time.Duration(0)
+	for start := time.Now(); time.Since(start) < 6*time.Second || targetOf(p.source, "c").Errors == 0; {
+		if time.Since(start) > 30*time.Second {
+			t.Fatalf("the silent host has no error: %+v", targetOf(p.source, "c"))
+		}
+		index++
+		writeGrain(t, p.w, index, 0, p.w.TotalSlices())
+		written := time.Now()
+		p.arrives(t, index, mxl.AllSlices)
+		worst = max(worst, time.Since(written))
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Logf("slowest grain %v; the silent host: %s", worst, targetOf(p.source, "c").LastError)
+	if st := targetOf(p.source, "b"); worst > time.Second || st.Errors != before.Errors {
+		t.Errorf("a grain took %v, %+v", worst, st)
+	}
+	if st := targetOf(p.source, "c"); st.Connections != 0 || st.State != StateError {
+		t.Errorf("%+v", st)
+	}
+}

@@ -72,16 +72,40 @@ func (l *Listener) Reject(request *Info) error {
 // Endpoint is one end of a connection.
 type Endpoint struct{ c *C.struct_fid_ep }
 
-// OpenEndpoint opens an endpoint and binds it. transmit and receive may be the
-// same queue, but both directions always have one: the tcp provider of libfabric
-// 1.17 crashes otherwise (MXL Fabrics reference §10.1).
+// OpenEndpoint opens an endpoint and binds it, see ResolveEndpoint and Bind.
 func (f *Fabric) OpenEndpoint(i *Info, events *EventQueue, transmit, receive *CompletionQueue) (*Endpoint, error) {
-	if f.domain == nil || i == nil || i.c == nil || events.c == nil || transmit.c == nil || receive.c == nil {
+	e, err := f.ResolveEndpoint(i)
+	if err != nil {
+		return nil, err
+	}
+	if err := e.Bind(events, transmit, receive); err != nil {
+		e.Close()
+		return nil, err
+	}
+	return e, nil
+}
+
+// ResolveEndpoint opens an endpoint. The verbs provider of libfabric before 1.21
+// resolves i's peer address in this call and waits up to 2 s for a host that does not
+// answer (MXL Fabrics reference §11.1). So this call alone may be made on another
+// thread than the fabric's own, as long as the fabric stays open.
+func (f *Fabric) ResolveEndpoint(i *Info) (*Endpoint, error) {
+	if f.domain == nil || i == nil || i.c == nil {
 		return nil, ErrClosed
 	}
 	e := &Endpoint{}
 	if err := check(C.fi_endpoint(f.domain, i.c, &e.c, nil), "open endpoint"); err != nil {
 		return nil, err
+	}
+	return e, nil
+}
+
+// Bind binds the endpoint to its queues and enables it. transmit and receive may be
+// the same queue, but both directions always have one: the tcp provider of libfabric
+// 1.17 crashes otherwise (MXL Fabrics reference §10.1).
+func (e *Endpoint) Bind(events *EventQueue, transmit, receive *CompletionQueue) error {
+	if e.c == nil || events.c == nil || transmit.c == nil || receive.c == nil {
+		return ErrClosed
 	}
 	err := check(C.fi_ep_bind(e.c, &events.c.fid, 0), "bind endpoint to its event queue")
 	if err == nil && transmit.c == receive.c {
@@ -95,11 +119,7 @@ func (f *Fabric) OpenEndpoint(i *Info, events *EventQueue, transmit, receive *Co
 	if err == nil {
 		err = check(C.fi_enable(e.c), "enable endpoint")
 	}
-	if err != nil {
-		e.Close()
-		return nil, err
-	}
-	return e, nil
+	return err
 }
 
 // Close closes the endpoint; what was in flight on it is cancelled.
