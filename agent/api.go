@@ -227,7 +227,9 @@ func (a *Agent) postReplication(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		answer.State, answer.Error = stateError, err.Error()
 	}
-	if a.announced.differs(req.FlowID+"/"+req.DestHostID, answer) {
+	said := answer
+	said.OriginHead = nil // another one every time; that alone is no event
+	if a.announced.differs(req.FlowID+"/"+req.DestHostID, said) {
 		a.hub.Publish(httpapi.EventReplication, answer.ReplicationID+"/"+req.DestHostID, answer)
 	}
 	httpapi.WriteJSON(w, status, answer)

@@ -20,7 +20,7 @@ export async function openBrowser() {
     acceptDownloads: true,
     args: ['--headless', '--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking', '--disable-component-update', '--disable-sync'],
   })
-  context.setDefaultTimeout(10_000)
+  context.setDefaultTimeout(30_000) // of a busy machine
   return {
     context,
     close: async () => {

@@ -91,6 +91,12 @@ try {
   await step('demand shows every receiver', async () => {
     await go(page, 'Demand')
     for (const text of ['replicating', 'unresolved', 'local', 'No peer lists the domain.']) await says(panel(page), text)
+    await page.getByRole('button', { name: 'Explain 0d9f6c3a-2b71-4f5e-8a64-1c2d3e4f5cff' }).click()
+    for (const text of ['receiver', 'connection', 'origin']) await says(dialog, text)
+    assert.match(await dialog.locator('.message').innerText(), /domain|peer/)
+    await accessible(page, 'an explanation')
+    await shot(page, 'explained-1280')
+    await dialog.getByRole('button', { name: 'Close' }).click()
   })
 
   await step('peers are tested', async () => {
@@ -99,6 +105,7 @@ try {
     await says(panel(page), /All is well: the control port answers/)
     await page.getByRole('button', { name: 'Test host-c' }).click()
     await says(panel(page), /The control port does not answer/)
+    await shot(page, 'peers-tested-1280')
   })
 
   await step('a mirror with a reader is not removed', async () => {

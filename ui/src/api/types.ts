@@ -169,6 +169,13 @@ export interface Replication {
   fallback: boolean
 }
 
+export interface Explanation {
+  ok: boolean
+  broken: string
+  summary: string
+  steps: { step: string; peer?: string; ok: boolean | null; what: string; remedy?: string }[]
+}
+
 export type SettingValue = string | unknown[] | Record<string, unknown>
 
 export interface Configuration {

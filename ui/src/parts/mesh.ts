@@ -32,7 +32,9 @@ export interface Picture {
   nodes: Node[]
 }
 
-const strandsShown = 6 // in each direction; more would be a carpet
+// Strands in each direction: more would be a carpet. A narrow page has room for
+// one, which has the worst state of its flows.
+const strandsShown = { wide: 6, narrow: 1 }
 const strandGap = 5
 const box = { width: 236, height: 76, gap: 18 }
 
@@ -53,7 +55,7 @@ export function layOut(width: number, peers: Peer[], rows: Replication[], nameOf
   if (wide) host.y = (height - host.height) / 2
   const nodes = peers.map((peer, i) => {
     const y = (wide ? (height - total) / 2 : top) + i * (box.height + box.gap)
-    const x = wide ? width - box.width - 1 : 74
+    const x = wide ? width - box.width - 1 : trunk + 18
     const node: Node = {
       peer, x, y,
       width: wide ? box.width : width - x - 1,
@@ -65,9 +67,10 @@ export function layOut(width: number, peers: Peer[], rows: Replication[], nameOf
       incoming: rows.filter((r) => r.peer === peer.host_id && r.role === 'destination'),
       outgoing: rows.filter((r) => r.peer === peer.host_id && r.role === 'source'),
     }
-    const route = wide ? wideRoute(host, node) : narrowRoute(host, node)
+    const route = wide ? wideRoute(host, node) : narrowRoute(host, node, Math.max(10, trunk - i * trunkStep))
     node.link = route(0)
-    const lines = [...node.outgoing.slice(0, strandsShown), ...node.incoming.slice(0, strandsShown)]
+    const most = wide ? strandsShown.wide : strandsShown.narrow
+    const lines = [...worstFirst(node.outgoing).slice(0, most), ...worstFirst(node.incoming).slice(0, most)]
     node.strands = lines.map((r, n) => ({
       path: route((n - (lines.length - 1) / 2) * strandGap),
       tone: word('replication', r.state).tone,
@@ -78,6 +81,13 @@ export function layOut(width: number, peers: Peer[], rows: Replication[], nameOf
   })
   return { wide, width, height, host, nodes }
 }
+
+const trunk = 62 // where the first peer's line goes down on a narrow page
+const trunkStep = 16
+
+const order: Tone[] = ['bad', 'wait', 'note', 'calm', 'good']
+const rank = (r: Replication) => order.indexOf(word('replication', r.state).tone)
+const worstFirst = (rows: Replication[]) => [...rows].sort((a, b) => rank(a) - rank(b))
 
 type Box = { x: number; y: number; width: number; height: number }
 
@@ -95,9 +105,9 @@ function wideRoute(host: Box, node: Box) {
   }
 }
 
-function narrowRoute(host: Box, node: Box) {
+function narrowRoute(host: Box, node: Box, trunk: number) {
   return (off: number) => {
-    const x = 36 - off * 0.8
+    const x = trunk - off
     const y = node.y + node.height / 2 + off
     return `M${x} ${host.y + host.height}V${y - 8}Q${x} ${y} ${x + 8} ${y}H${node.x}`
   }

@@ -21,15 +21,29 @@ interface Counted {
   grains: number
 }
 
+// shortest is the least time between two samples, in ms. Over less the rate would
+// be that of a single grain, or of a page that was held up.
+const shortest = 800
+
+// Total is the same over all replications.
+export interface Total {
+  at: number
+  incoming: number // bit/s
+  outgoing: number
+  lagMs: number | null // the largest
+}
+
 // createHistory keeps the samples of every replication for the plots.
-export function createHistory(now: () => number = () => performance.now()) {
+export function createHistory() {
   const samples = shallowRef(new Map<string, Sample[]>())
   const last = new Map<string, Counted>()
-  const totals = shallowRef<{ at: number; incoming: number; outgoing: number }[]>([])
+  const totals = shallowRef<Total[]>([])
 
-  // take adds a sample of every row; age gives the age of a flow's newest grain.
-  function take(rows: Replication[], age: (r: Replication) => number | null) {
-    const at = now()
+  // take adds a sample of every row. at is when the rows were asked for, which is
+  // nearer to when they were counted than their arrival; age gives the age of a
+  // flow's newest grain.
+  function take(rows: Replication[], at: number, age: (r: Replication) => number | null) {
+    if (at - (totals.value.at(-1)?.at ?? -Infinity) < shortest) return
     const present = new Set<string>()
     let incoming = 0
     let outgoing = 0
@@ -50,7 +64,9 @@ export function createHistory(now: () => number = () => performance.now()) {
       samples.value.delete(key)
       last.delete(key)
     }
-    totals.value = [...totals.value.filter((t) => t.at >= at - kept), { at, incoming, outgoing }]
+    const lags = rows.filter((r) => r.role === 'destination' && r.state === 'active').map((r) => r.lag_ms)
+    const total = { at, incoming, outgoing, lagMs: lags.length ? Math.max(...lags) : null }
+    totals.value = [...totals.value.filter((t) => t.at >= at - kept), total]
     triggerRef(samples)
   }
 

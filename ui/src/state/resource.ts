@@ -13,7 +13,9 @@ export interface Resource<T> {
 // soonest is the least time between two reads that events ask for, in ms.
 const soonest = 300
 
-export function resource<T>(fetch: () => Promise<T>, took?: (value: T) => void): Resource<T> {
+// resource makes one. took is given what was read and when it was asked for, in ms
+// of performance.now().
+export function resource<T>(fetch: () => Promise<T>, took?: (value: T, asked: number) => void): Resource<T> {
   const value = shallowRef<T | null>(null)
   const error = ref('')
   let began = -Infinity
@@ -27,7 +29,7 @@ export function resource<T>(fetch: () => Promise<T>, took?: (value: T) => void):
       const next = await fetch()
       value.value = next
       error.value = ''
-      took?.(next)
+      took?.(next, began)
     } catch (cause) {
       error.value = inWords(cause)
     }

@@ -46,7 +46,7 @@ export function createSite() {
   const history = createHistory()
   const replications = resource(
     () => read<Replication[]>('/api/v1/replications'),
-    (rows) => history.take(rows, (r) => mirrorFlow(r)?.health.last_grain_age_ms ?? null),
+    (rows, asked) => history.take(rows, asked, (r) => mirrorFlow(r)?.health.last_grain_age_ms ?? null),
   )
 
   const reads: Read[] = [
