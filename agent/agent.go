@@ -44,6 +44,7 @@ type Agent struct {
 	client   *peers.Client
 	room     *mirror.Room
 	readers  *mirror.ReaderCheck
+	surveys  surveys
 	mirrors  *mirrorDeeds
 	sources  *sources
 	hub      *httpapi.Hub
@@ -108,7 +109,11 @@ func New(store *config.Store, log *slog.Logger) (*Agent, error) {
 	}
 	a.mirrors = newMirrorDeeds(a.room, log)
 	a.mirrors.halt = a.haltPulls
-	a.mirrors.wake = a.poke
+	a.surveys.room = a.room
+	a.mirrors.wake = func() {
+		a.surveys.changed()
+		a.poke()
+	}
 	a.mirrors.note = a.results.note
 
 	a.links = peers.NewLinkWatch("/sys", log)
@@ -187,6 +192,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	run("http", func(context.Context) error { return a.server.Serve() })
 	run("scanner", a.scanner.Run)
+	run("surveys", func(ctx context.Context) error { a.surveys.run(ctx); return nil })
 	run("links", func(ctx context.Context) error { a.links.Run(ctx); return nil })
 	run("peers", func(ctx context.Context) error { a.table.Run(ctx); return nil })
 	run("readers", func(ctx context.Context) error {

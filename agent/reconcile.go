@@ -98,7 +98,7 @@ func (a *Agent) gather(cfg *config.Config) passFacts {
 		}
 	}
 	var err error
-	if f.OnDisk, err = a.room.Survey(); err != nil {
+	if f.OnDisk, err = a.surveys.now(); err != nil {
 		a.surveyFailed.log(a.log, "mirror_survey_failed", err)
 	}
 	if f.FreeBytes, err = a.room.FreeBytes(); err != nil {

@@ -53,6 +53,25 @@ func (r *Room) Survey() ([]DomainOnDisk, error) {
 	return list, nil
 }
 
+// Refresh gives an earlier survey with the heads of now, where this process holds
+// the writer. It asks the disk nothing, so what others did to the files since is
+// not in it.
+func (r *Room) Refresh(list []DomainOnDisk) []DomainOnDisk {
+	now := slices.Clone(list)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i := range now {
+		now[i].Flows = slices.Clone(now[i].Flows)
+		for j := range now[i].Flows {
+			f := &now[i].Flows[j]
+			if held := r.held[f.Key]; held != nil && f.Held && held.Inode == f.Inode {
+				f.Head = held.Head()
+			}
+		}
+	}
+	return now
+}
+
 func (r *Room) survey(d *domainDirectory) DomainOnDisk {
 	on := DomainOnDisk{DomainID: d.id, Path: d.path, SourceHost: d.marker.SourceHost, Made: d.made}
 	for _, id := range d.flows() {

@@ -119,7 +119,22 @@ func (t *Table) take(e *entry, r reading) {
 	}
 	t.mu.Unlock()
 	t.tell(before, after, fresh)
-	wake(t.changed)
+	if differs(before, after) {
+		wake(t.changed)
+	}
+}
+
+// differs says whether a poll brought more than newer heads. Those are read with
+// the next look at the table: twenty peers must not cause a look each.
+func differs(before, after Peer) bool {
+	revision := func(p Peer) uint64 {
+		if p.Inventory == nil {
+			return 0
+		}
+		return p.Inventory.Revision
+	}
+	return before.Up != after.Up || before.Error != after.Error || before.BootID != after.BootID || before.Settled != after.Settled ||
+		before.Incarnation != after.Incarnation || revision(before) != revision(after) || after.Up && revision(after) == 0
 }
 
 // unnamed picks the problems that the log does not have yet and forgets those

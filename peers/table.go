@@ -73,8 +73,9 @@ func NewTable(cfg Config) *Table {
 	}
 }
 
-// Changed receives a value after something in the table changed. Its
-// capacity is 1; whoever reads it takes a new Snapshot.
+// Changed receives a value after something in the table changed other than
+// the heads of flows and the times of polls. Its capacity is 1; whoever reads it
+// takes a new Snapshot.
 func (t *Table) Changed() <-chan struct{} { return t.changed }
 
 // Snapshot is every peer, in order of the host ids.
