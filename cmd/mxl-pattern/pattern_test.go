@@ -89,7 +89,8 @@ func TestReadCountsWhatTheWriterDoes(t *testing.T) {
 			func(r readTotals, _ writeTotals) bool { return r.Gaps >= 480 && r.Gaps%480 == 0 && r.Bad == 0 }},
 		"an audio jump": {[]string{"--format", "audio", "--jump-at", "60", "--jump-by", "500000"}, []string{"--allow-gaps"}, 48000, exitOK,
 			func(r readTotals, _ writeTotals) bool {
-				return r.Jumps == 1 && r.Gaps == 500000 && r.Bad == 0 && r.Lost == 0
+				// Batches that were not read yet when the jump came are passed over with it.
+				return r.Jumps == 1 && r.Gaps >= 500000 && (r.Gaps-500000)%480 == 0 && r.Bad == 0 && r.Lost == 0
 			}},
 		"an audio flow created again": {[]string{"--format", "audio", "--recreate-after", "500ms"}, nil, 48000, exitOK,
 			func(r readTotals, _ writeTotals) bool { return r.Reopened == 1 && len(r.Inodes) == 2 && r.Bad == 0 }},
@@ -330,7 +331,7 @@ func TestInfo(t *testing.T) {
 	if code, out, _ := call(t, context.Background(), "info", bare); code != exitOK || !strings.Contains(out, "(no domain_def.json)") || !strings.Contains(out, id) {
 		t.Errorf("a domain without definition: exit %d, %s", code, out)
 	}
-	if code, _, _ := call(t, context.Background(), "info", "/nonexistent"); code != exitFailed {
+	if code, _, _ := call(t, context.Background(), "info", filepath.Join(root, "nonexistent")); code != exitFailed {
 		t.Errorf("no such path: exit %d", code)
 	}
 }

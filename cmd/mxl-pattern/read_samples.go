@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/mxl-stack/mxl-fabrics-agent/cmd/mxl-pattern/pattern"
@@ -105,7 +106,7 @@ func (r *reader) window(ring *mxl.ContinuousReader, payload pattern.Samples, fro
 		r.totals.Samples += count
 		return nil
 	}
-	if _, err := ring.Samples(from+count, count); err != nil {
+	if err := stillReadable(ring, from, count, slices.Contains(marks, sampleBad)); err != nil {
 		r.totals.Overwritten += count
 		return err
 	}
@@ -121,6 +122,27 @@ func (r *reader) window(ring *mxl.ContinuousReader, payload pattern.Samples, fro
 		}
 	}
 	return nil
+}
+
+// jumpPatience is how long a writer may take from its first byte to its commit.
+const jumpPatience = time.Second
+
+// stillReadable says ErrTooLate when a window that was compared may have been
+// overwritten. A writer that jumps by more than half the ring changes samples that the
+// head still offers, and may lose its processor before it commits: samples of another
+// time are bad only when the next commit leaves them readable.
+func stillReadable(ring *mxl.ContinuousReader, from, count uint64, bad bool) error {
+	head := ring.Head()
+	if _, err := ring.Samples(from+count, count); err != nil || !bad {
+		return err
+	}
+	for deadline := time.Now().Add(jumpPatience); ring.Head() == head && time.Now().Before(deadline); {
+		if _, err := ring.WaitSync(ring.Sync(), time.Millisecond); err != nil {
+			return err
+		}
+	}
+	_, err := ring.Samples(from+count, count)
+	return err
 }
 
 // markSamples compares one run of one channel and marks what is wrong.

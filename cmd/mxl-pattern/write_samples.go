@@ -69,6 +69,11 @@ func (w *writer) samples(ctx context.Context) (err error) {
 // batch writes the samples before index.
 func (w *writer) batch(ring *mxl.ContinuousWriter, payload pattern.Samples, index uint64) error {
 	count := w.options.batch
+	if begin := index - count; headFirst(ring.Head(), begin, ring.MaxCount()) {
+		if err := ring.Commit(begin, 0); err != nil {
+			return fmt.Errorf("move the head to %d: %w", begin, err)
+		}
+	}
 	window, err := ring.OpenSamples(index, count)
 	if err != nil {
 		return fmt.Errorf("open samples before %d: %w", index, err)
@@ -85,6 +90,13 @@ func (w *writer) batch(ring *mxl.ContinuousWriter, payload pattern.Samples, inde
 	w.totals.Bytes += count * uint64(ring.WordSize()*ring.ChannelCount())
 	w.note(index)
 	return nil
+}
+
+// headFirst tells whether a batch that begins at begin would change what is being read
+// before the head tells: readers may have half a ring before the head, and the batch is
+// beyond the other half.
+func headFirst(head, begin, half uint64) bool {
+	return head != 0 && begin > head && begin-head >= half
 }
 
 // fillWindow writes the samples from number first on into a window of every channel.
