@@ -81,6 +81,8 @@ func (g sampleGeometry) checkEntry(entrySize, head, count, previous uint64) erro
 		return fmt.Errorf("batch of %d samples, an entry holds %d", count, limit)
 	case count > g.length/2:
 		return fmt.Errorf("batch of %d samples, the ring takes %d at once", count, g.length/2)
+	case head == undefinedIndex:
+		return fmt.Errorf("batch before the undefined index")
 	case head < previous:
 		return fmt.Errorf("index %d after %d", head, previous)
 	}

@@ -8,10 +8,10 @@ import (
 	"github.com/mxl-stack/mxl-fabrics-agent/mxl"
 )
 
-// errLate is a transfer whose initiator was lapped by its writer: it came after a
-// later index, or its slot had got a later grain's header before it was sent, which
-// belongs to another slot where the rings differ in depth. It is ignored, the next
-// ones may be good. Ending the connection would be final for an SDK initiator.
+// errLate is a transfer whose initiator was lapped by its writer, or lapped us: it
+// came after a later index, its entry was written again while it was copied, or its
+// slot had got a later grain's header before it was sent, which belongs to another
+// slot where the rings differ in depth. It is ignored, the next ones may be good. Ending the connection would be final for an SDK initiator.
 var errLate = errors.New("index is late")
 
 // lateFor is how far back such a transfer reaches at most. An initiator's ring may be
@@ -114,7 +114,7 @@ func (l *targetLane) commitSamples(entry uint32) error {
 	if err := l.samples.checkEntry(l.entry.EntrySize, head, count, previous); err != nil {
 		return err
 	}
-	if err := l.silence(head-count, count); err != nil {
+	if err := l.silence(head - min(count, head)); err != nil {
 		return err
 	}
 	window, err := w.OpenSamples(head, count)
@@ -127,6 +127,10 @@ func (l *targetLane) commitSamples(entry uint32) error {
 		first, second := w.Segments(window, channel)
 		copy(second, from[copy(first, from[:part]):part])
 		from = from[part:]
+	}
+	// A fabric that writes by itself does not wait for a lane that got no CPU.
+	if h, n := readSampleHeader(e); h != head || n != count {
+		return errLate
 	}
 	if err := w.Commit(head, count); err != nil {
 		return err
