@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"log/slog"
 	"net/netip"
 	"strconv"
@@ -39,12 +40,13 @@ type waitingQueuePair struct {
 // they can reach the queue pairs.
 func setQueuePairs(cfg *config.Config, log *slog.Logger, hooked bool) {
 	rdmacm.Configure(rdmacm.Settings{ACKTimeout: cfg.FabricACKTimeout, RetryCount: cfg.FabricRetryCount})
-	say := log.Info
+	level := slog.LevelInfo
 	if !hooked {
-		say = log.Warn
+		level = slog.LevelWarn
 	}
-	say("fabric_qp_settings", "ack_timeout", cfg.FabricACKTimeout, "ack_timeout_ms", ackMilliseconds(cfg.FabricACKTimeout),
-		"retry_count", cfg.FabricRetryCount, "rdma_cm_hooks", hooked)
+	log.LogAttrs(context.Background(), level, "fabric_qp_settings",
+		slog.Int("ack_timeout", cfg.FabricACKTimeout), slog.Int64("ack_timeout_ms", ackMilliseconds(cfg.FabricACKTimeout)),
+		slog.Int("retry_count", cfg.FabricRetryCount), slog.Bool("rdma_cm_hooks", hooked))
 }
 
 // ackMilliseconds is an exponent's duration in whole milliseconds, rounded.
@@ -95,23 +97,26 @@ func (q *queuePairs) say(p rdmacm.QueuePair, o queuePairOwner, known bool, cfg *
 		flow = o.Flow.String()
 	}
 	_, ackTimeout, retryCount := countedAs(p)
-	attrs := []any{
-		"role", p.Role.String(), "flow_id", flow, "peer", o.Peer, "local", p.Local.String(), "remote", p.Remote.String(),
-		"device", p.Device, "qp_num", p.Number, "ack_timeout", ackTimeout, "ack_timeout_ms", ackMilliseconds(p.ACKTimeout),
-		"retry_count", retryCount, "rnr_retry", p.RNRRetry, "requested_ack_timeout", p.Wanted.ACKTimeout,
-		"requested_retry_count", cfg.FabricRetryCount, "checked", p.Checked(), "applied", p.Applied(),
+	attrs := []slog.Attr{
+		slog.String("role", p.Role.String()), slog.String("flow_id", flow), slog.String("peer", o.Peer),
+		slog.String("local", p.Local.String()), slog.String("remote", p.Remote.String()),
+		slog.String("device", p.Device), slog.Uint64("qp_num", uint64(p.Number)),
+		slog.String("ack_timeout", ackTimeout), slog.Int64("ack_timeout_ms", ackMilliseconds(p.ACKTimeout)),
+		slog.String("retry_count", retryCount), slog.Int("rnr_retry", p.RNRRetry),
+		slog.Int("requested_ack_timeout", p.Wanted.ACKTimeout), slog.Int("requested_retry_count", cfg.FabricRetryCount),
+		slog.Bool("checked", p.Checked()), slog.Bool("applied", p.Applied()),
 	}
 	if p.QueryError != nil {
-		attrs = append(attrs, "query_error", p.QueryError)
+		attrs = append(attrs, slog.String("query_error", p.QueryError.Error()))
 	}
-	say := q.log.Info
+	level := slog.LevelInfo
 	if p.OptionError != nil {
-		attrs = append(attrs, "option_error", p.OptionError)
-		say = q.log.Warn
+		attrs = append(attrs, slog.String("option_error", p.OptionError.Error()))
+		level = slog.LevelWarn
 	} else if p.Differs() {
-		say = q.log.Warn
+		level = slog.LevelWarn
 	}
-	say("fabric_qp", attrs...)
+	q.log.LogAttrs(context.Background(), level, "fabric_qp", attrs...)
 }
 
 // reportQueuePairs is the reconcile loop's part.
