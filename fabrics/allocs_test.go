@@ -31,7 +31,7 @@ func TestPassAllocatesNothing(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				if _, err := p.r.WaitGrain(index, mxl.AllSlices, 5*time.Second); err != nil {
+				if _, err := p.r.WaitGrain(index, mxl.AllSlices, patience); err != nil {
 					t.Fatal(err)
 				}
 			}); n >= 1 {
@@ -60,7 +60,7 @@ func TestPassAllocatesNothing(t *testing.T) {
 				if err := w.Commit(head, 48); err != nil {
 					t.Fatal(err)
 				}
-				if _, err := r.WaitSamples(head, 48, 5*time.Second); err != nil {
+				if _, err := r.WaitSamples(head, 48, patience); err != nil {
 					t.Fatal(err, head, r.Head())
 				}
 			}); n >= 1 {

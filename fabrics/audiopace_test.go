@@ -11,37 +11,45 @@ import (
 )
 
 // paceSamples commits a millisecond of samples every millisecond of TAI, from the
-// index of now, until the time is over. It returns first and last head.
-func paceSamples(t testing.TB, w *mxl.ContinuousWriter, run time.Duration) (first, last uint64) {
+// index of now, until the time is over. It returns first and last head, and the share
+// of its own wake-ups that came in time: whether the machine has a processor for a
+// thread like a lane's.
+func paceSamples(t testing.TB, w *mxl.ContinuousWriter, run time.Duration) (first, last uint64, share float64) {
 	t.Helper()
 	const step = 48
 	head := w.Rate().IndexAt(mxl.Now()) / step * step
 	first, last = head, head
+	wakes, inTime := 0, 0
 	for end := mxl.Now() + uint64(run); mxl.Now() < end; {
 		for due := w.Rate().IndexAt(mxl.Now()); head+step <= due; {
 			head += step
 			writeSamples(t, w, head, step)
 			last = head
 		}
+		before := time.Now()
 		ts := unix.NsecToTimespec(int64(300 * time.Microsecond))
 		_ = unix.Nanosleep(&ts, nil)
+		if wakes++; time.Since(before) < time.Millisecond {
+			inTime++
+		}
 	}
-	return first, last
+	return first, last, float64(inTime) / float64(max(wakes, 1))
 }
 
 // TestAudioPace: with 1 ms commits and a 2 ms pass there are about 250 transfers a
 // second towards anybody, and 500 towards our own with pipelining; every sample
-// arrives (contract, "Audio timing").
+// arrives (contract, "Audio timing"). More transfers are a fault in any round; fewer
+// only when the machine gave threads their time in several rounds.
 func TestAudioPace(t *testing.T) {
 	for _, c := range []struct {
 		name         string
 		pipeline     bool
 		foreign      bool
-		fewest, most float64 // transfers a second; the lower bounds leave room for a busy machine
+		fewest, most float64 // transfers a second
 	}{
-		{"native", false, false, 60, 260},
-		{"native, pipelined", true, false, 100, 520},
-		{"foreign", true, true, 60, 260},
+		{"native", false, false, 180, 260},
+		{"native, pipelined", true, false, 350, 520},
+		{"foreign", true, true, 180, 260},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f := newFlow(t, audioDef(16), 200*time.Millisecond, 200*time.Millisecond)
@@ -58,22 +66,53 @@ func TestAudioPace(t *testing.T) {
 				t.Fatal(err)
 			}
 			eventually(t, 2*time.Second, func() string { return "connected" }, func() bool { return targetOf(s, "b").Connected })
-			run := 2 * time.Second
-			_, last := paceSamples(t, w, run)
-			eventually(t, 2*time.Second, func() string { return fmt.Sprintf("head %d, want %d", target.Stats().Head, last) },
-				func() bool { return target.Stats().Head == last })
-			st, src := target.Stats(), targetOf(s, "b")
-			rate := float64(st.Grains) / run.Seconds()
-			age := st.Timing.AgeDelivered
-			t.Logf("%.0f transfers a second, mean age %.2f ms, largest %v, %d late, skipped %d", rate, 1000*age.Sum/float64(age.Count), age.Max, st.Timing.LateDeliveries, src.Skipped)
-			if rate < c.fewest || rate > c.most {
-				t.Errorf("%.0f transfers a second, want %.0f to %.0f", rate, c.fewest, c.most)
+			calm := 0
+			for range 5 {
+				rate, quiet := paceRound(t, w, target, s)
+				if rate > c.most {
+					t.Errorf("%.0f transfers a second, want at most %.0f", rate, c.most)
+				}
+				if rate >= c.fewest {
+					calm = 0
+					break
+				}
+				if quiet {
+					calm++
+				}
 			}
-			if src.Native == c.foreign || st.Errors != 0 || src.Errors != 0 {
+			if calm > 2 {
+				t.Errorf("fewer than %.0f transfers a second in %d rounds in which threads had their time", c.fewest, calm)
+			}
+			if src, st := targetOf(s, "b"), target.Stats(); src.Native == c.foreign || st.Errors != 0 || src.Errors != 0 {
 				t.Errorf("source %+v, target errors %d", src, st.Errors)
 			}
 		})
 	}
+}
+
+// paceRound runs a second of samples through a pair: transfers a second, and whether
+// writer and lanes had their time.
+func paceRound(t *testing.T, w *mxl.ContinuousWriter, target *Target, s *Source) (rate float64, quiet bool) {
+	t.Helper()
+	stalls := func() uint64 {
+		return target.Stats().Timing.ThreadStall["pass"].Count + s.Stats().Timing.ThreadStall["pass"].Count
+	}
+	before, skipped, held, began := target.Stats(), targetOf(s, "b").Skipped, stalls(), time.Now()
+	first, last, share := paceSamples(t, w, time.Second)
+	took := time.Since(began)
+	st := target.Stats()
+	rate = float64(st.Grains-before.Grains) / took.Seconds()
+	eventually(t, 2*time.Second, func() string { return fmt.Sprintf("head %d, want %d", target.Stats().Head, last) },
+		func() bool { return target.Stats().Head == last && w.Head() == last })
+	// What the writer made came over, or was passed over because the lane had no time.
+	eventually(t, 2*time.Second, func() string { return fmt.Sprintf("%d samples of %d", target.Stats().Samples, last-first) },
+		func() bool {
+			return target.Stats().Samples-before.Samples+targetOf(s, "b").Skipped-skipped >= last-first
+		})
+	age := target.Stats().Timing.AgeDelivered
+	t.Logf("%.0f transfers a second, mean age %.2f ms, %.0f %% of the writer's wake-ups in time, %d stalls, skipped %d",
+		rate, 1000*age.Sum/float64(max(age.Count, 1)), 100*share, stalls()-held, targetOf(s, "b").Skipped-skipped)
+	return rate, share > 0.95 && stalls() == held
 }
 
 // TestForeignTargetGetsWholeGrains: a target that does not say it is ours gets one

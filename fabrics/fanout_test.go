@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -45,6 +46,11 @@ func stoppable(t *testing.T, d *mxl.Domain, f *testFlow) (*exec.Cmd, TargetInfo)
 		t.Fatal(err)
 	}
 	return cmd, info
+}
+
+func median(d []time.Duration) time.Duration {
+	sorted := slices.Sorted(slices.Values(d))
+	return sorted[len(sorted)/2]
 }
 
 // Test26StoppedTarget: of three targets one is stopped; the others lag by less than
@@ -89,37 +95,45 @@ func Test26StoppedTarget(t *testing.T) {
 		return true
 	})
 	index := uint64(5000)
-	late := 0 // two grain periods: a busy machine makes some late without a fault of ours
+	var lags []time.Duration
+	overslept := time.Duration(0) // the most this thread waited for a processor
 	next := func() {
 		t.Helper()
 		writeGrain(t, w, index, 0, w.TotalSlices())
+		start := time.Now()
 		for i, r := range readers[1:] {
-			start := time.Now()
-			if _, err := r.WaitGrain(index, mxl.AllSlices, time.Second); err != nil {
+			if _, err := r.WaitGrain(index, mxl.AllSlices, patience); err != nil {
 				t.Fatalf("grain %d at target %d: %v, %s", index, i+1, err, all())
 			}
-			if time.Since(start) > 2*20*time.Millisecond {
-				late++
-			}
 		}
+		lags = append(lags, time.Since(start))
 		index++
+		start = time.Now()
 		time.Sleep(10 * time.Millisecond) // the writer's pace
+		overslept = max(overslept, time.Since(start)-10*time.Millisecond)
 	}
-	for range 20 {
+	for range 40 {
 		next()
 	}
+	usual := median(lags)
+	lags = lags[:0]
 	eventually(t, time.Second, all, func() bool { return readers[0].Head() == index-1 })
 	if err := stopped.Process.Signal(unix.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	for stop := time.Now().Add(3 * time.Second); time.Now().Before(stop); {
+	began := time.Now()
+	eventually(t, 3*time.Second, all, func() bool {
 		next()
+		return time.Since(began) > 3*time.Second && targetOf(s, "t0").State == StateError
+	})
+	// Two grain periods, or what the machine needed before one was stopped. A stopped
+	// target that held the others up would do so for the 2 s until it is given up.
+	t.Logf("lag %v before, %v and at most %v while one was stopped; overslept at most %v", usual, median(lags), slices.Max(lags), overslept)
+	if m := median(lags); m > 2*20*time.Millisecond && m > 3*usual {
+		t.Errorf("the others lag by %v, before %v", m, usual)
 	}
-	if st := targetOf(s, "t0"); st.State != StateError {
-		t.Errorf("the stopped target is %v, %q", st.State, st.LastError)
-	}
-	if late > int(index-5000)/10 {
-		t.Errorf("%d grains late in %d", late, index-5000)
+	if m := slices.Max(lags); m > time.Second+10*overslept {
+		t.Errorf("the others were held up for %v", m)
 	}
 	for _, key := range []string{"t1", "t2"} {
 		if st := targetOf(s, key); st.State != StateActive || st.Errors != 0 || st.Skipped != 0 || st.Connections != 1 {

@@ -44,7 +44,7 @@ func TestGrainsOverTCP(t *testing.T) {
 				if i > 0 {
 					writeGrain(t, w, index, 0, w.TotalSlices())
 				}
-				g, err := r.WaitGrain(index, mxl.AllSlices, 5*time.Second)
+				g, err := r.WaitGrain(index, mxl.AllSlices, patience)
 				if err != nil {
 					t.Fatalf("grain %d: %v; source %+v, target %+v", i, err, targetOf(s, "b"), target.Stats().LastError)
 				}

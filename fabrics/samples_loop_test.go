@@ -40,7 +40,7 @@ func writeSamples(t testing.TB, w *mxl.ContinuousWriter, head, count uint64) {
 // readSamples waits for the count samples before head and checks every one.
 func readSamples(t testing.TB, r *mxl.ContinuousReader, head, count uint64, what func() string) {
 	t.Helper()
-	if _, err := r.WaitSamples(head, count, 5*time.Second); err != nil {
+	if _, err := r.WaitSamples(head, count, patience); err != nil {
 		t.Fatalf("samples before %d: %v, head %d; %s", head, err, r.Head(), what())
 	}
 	b := make([]byte, int(count)*4*r.ChannelCount())

@@ -45,7 +45,7 @@ func (p *pair) describe() string {
 // arrives waits for a grain at the mirror and checks its bytes up to what is valid.
 func (p *pair) arrives(t *testing.T, index uint64, slices int) mxl.Grain {
 	t.Helper()
-	g, err := p.r.WaitGrain(index, slices, 5*time.Second)
+	g, err := p.r.WaitGrain(index, slices, patience)
 	if err != nil {
 		t.Fatalf("grain %d: %v; %s", index, err, p.describe())
 	}
@@ -200,7 +200,12 @@ func Test25RemoveTarget(t *testing.T) {
 	p.source.RemoveTarget("b")
 	p.source.RemoveTarget("unknown")
 	eventually(t, time.Second, p.describe, func() bool { return !p.target.Stats().Connected })
-	t.Logf("gone after %v", time.Since(start))
+	took := time.Since(start)
+	t.Logf("gone after %v", took)
+	held := len(p.source.Stats().Timing.ThreadStall) + len(p.target.Stats().Timing.ThreadStall)
+	if took > time.Second && held == 0 {
+		t.Errorf("gone after %v, though the lanes had their time", took)
+	}
 	before := p.target.Stats().Commits
 	for index := uint64(101); index < 120; index++ {
 		writeGrain(t, p.w, index, 0, p.w.TotalSlices())
