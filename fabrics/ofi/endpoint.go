@@ -31,6 +31,14 @@ func (f *Fabric) Listen(i *Info, q *EventQueue) (*Listener, error) {
 		l.Close()
 		return nil, err
 	}
+	address, err := l.Address()
+	if err == nil {
+		err = boundHandshakes(address)
+	}
+	if err != nil {
+		l.Close()
+		return nil, err
+	}
 	return l, nil
 }
 
