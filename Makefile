@@ -9,7 +9,7 @@ RACE ?= 1
 VERSION ?= $(shell git describe --tags --match 'v[0-9]*' --dirty 2>/dev/null | sed 's/^v//')
 LDFLAGS := $(if $(VERSION),-X github.com/mxl-stack/mxl-fabrics-agent/agent.Version=$(VERSION))
 
-.PHONY: all build deps demo test check integration bench fuzz soak activation outage restart readercheck ui ui-test verbs clean
+.PHONY: all build deps demo test check integration bench fuzz soak activation outage restart readercheck ui ui-test verbs image-test clean
 
 all: build
 
@@ -80,6 +80,10 @@ ui-test: build
 # machine: the bench at RDMA_VM, ../shared/rdma-vm/rdma-vm by default.
 verbs: deps
 	@GO="$(GO)" tests/verbs/run.sh
+
+# The image is built and looked at, and the Compose demo runs with it; root.
+image-test:
+	@GO="$(GO)" tests/deploy/image.sh
 
 clean:
 	rm -rf build

@@ -94,7 +94,8 @@ if [[ -z ${RUNTIME_IMAGE:-} ]]; then
 	RUNTIME_IMAGE=mxl-bookworm:imagetest
 	if [[ ! -s $WORK/bookworm.tar ]]; then
 		echo "image: making a base image"
-		mmdebstrap --variant=minbase \
+		# In a mount namespace of its own, so that nobody else keeps its mounts busy.
+		unshare --mount mmdebstrap --variant=minbase \
 			--dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/locale/*' \
 			--dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-include=/usr/share/doc/*/copyright' \
 			--customize-hook='rm -rf "$1"/var/lib/apt/lists/* "$1"/var/cache/apt/* "$1"/var/log/*' \

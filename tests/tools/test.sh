@@ -8,6 +8,9 @@ set -euo pipefail
 
 tests/tools/check.sh quick
 
+# What is shipped to run the agent: a module of its own, for its dependencies.
+(cd tests/deploy && "$GO" vet ./... && "$GO" test ./...)
+
 # One package at a time: many tests pace real flows, and two of them at once would
 # be each other's load.
 if [[ $RACE == 0 ]]; then
