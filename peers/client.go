@@ -22,6 +22,8 @@ const (
 	callTimeout = 10 * time.Second
 	// maxAnswer is the largest answer taken.
 	maxAnswer = 8 << 20
+	// maxReason is how much of a peer's reason goes to the log and the API, in bytes.
+	maxReason = 300
 )
 
 // The words a failed call shows in last_error and peers[].error.
@@ -158,9 +160,17 @@ func (c *Client) call(ctx context.Context, method, controlURL, path string, body
 	}
 	status := &StatusError{Status: resp.StatusCode}
 	if r, ok := asRecord(answer); ok {
-		status.Reason = r.text("error")
+		status.Reason = clip(r.text("error"))
 	}
 	return answer, status
+}
+
+// clip keeps a peer from filling the log with one answer.
+func clip(reason string) string {
+	if len(reason) > maxReason {
+		reason = strings.ToValidUTF8(reason[:maxReason], "") + "…"
+	}
+	return reason
 }
 
 func (c *Client) send(ctx context.Context, method, controlURL, path string, body []byte) (*http.Response, error) {

@@ -89,6 +89,7 @@ func TestCallWords(t *testing.T) {
 		"too large":     {huge, "too large", ErrTooLarge},
 		"status":        {raw(t, "HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\n\r\n"), "http 503", nil},
 		"status reason": {raw(t, "HTTP/1.1 500 x\r\nConnection: close\r\n\r\n{\"error\":\"bad day\"}"), "http 500: bad day", nil},
+		"long reason":   {raw(t, "HTTP/1.1 500 x\r\nConnection: close\r\n\r\n{\"error\":\""+strings.Repeat("e", 50_000)+"\"}"), "http 500: " + strings.Repeat("e", maxReason) + "…", nil},
 		"redirect":      {raw(t, "HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n"), "http 302", nil},
 		"no JSON":       {raw(t, "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n<html>"), "info is not a JSON object", nil},
 	} {

@@ -104,7 +104,8 @@ func ParseInfo(body []byte) (Info, error) {
 }
 
 // ParseInventory reads an /inventory answer. A record that cannot be used
-// costs itself only and is listed in Problems; unknown members are ignored.
+// costs itself only and is listed in Problems; unknown members are ignored. A
+// problem reads the same wherever in the list the record is: the log names it once.
 func ParseInventory(body []byte) (*Inventory, error) {
 	if inv, ok := plainInventory(body); ok {
 		return inv, nil
@@ -115,20 +116,28 @@ func ParseInventory(body []byte) (*Inventory, error) {
 	}
 	inv := &Inventory{Revision: r.countOrZero("revision"), HostID: r.text("host_id"), Domains: []Domain{}}
 	seen := make(map[string]bool)
-	for i, raw := range r.list("domains") {
+	for _, raw := range r.list("domains") {
 		d, problem := parseDomain(raw, &inv.Problems)
 		if problem == "" && seen[d.ID] {
 			problem = "the domain is listed twice"
 		}
 		if problem != "" {
-			inv.Problems = append(inv.Problems, Problem{DomainID: d.ID, Reason: fmt.Sprintf("domain record %d: %s", i, problem)})
+			inv.Problems = append(inv.Problems, Problem{DomainID: d.ID, Reason: "domain record: " + problem})
 			continue
 		}
 		seen[d.ID] = true
 		inv.Domains = append(inv.Domains, d)
 	}
+	if n := len(inv.Problems); n > maxProblems {
+		inv.Problems = append(inv.Problems[:maxProblems:maxProblems],
+			Problem{Reason: fmt.Sprintf("more than %d records cannot be used, the rest is not named", maxProblems)})
+	}
 	return inv, nil
 }
+
+// maxProblems is how many unusable records of one inventory are named: each is a
+// line in the log.
+const maxProblems = 100
 
 func parseDomain(raw json.RawMessage, problems *[]Problem) (d Domain, problem string) {
 	r, ok := asRecord(raw)
@@ -144,16 +153,16 @@ func parseDomain(raw json.RawMessage, problems *[]Problem) (d Domain, problem st
 		d.Options = r["options"]
 	}
 	seen := make(map[string]bool)
-	for i, rawFlow := range r.list("flows") {
+	for _, rawFlow := range r.list("flows") {
 		f, problem := parseFlow(rawFlow)
-		if problem == "" && seen[f.ID] {
+		if problem == "" && seen[strings.ToLower(f.ID)] {
 			problem = "the flow is listed twice"
 		}
 		if problem != "" {
-			*problems = append(*problems, Problem{DomainID: id, FlowID: f.ID, Reason: fmt.Sprintf("flow record %d: %s", i, problem)})
+			*problems = append(*problems, Problem{DomainID: id, FlowID: f.ID, Reason: "flow record: " + problem})
 			continue
 		}
-		seen[f.ID] = true
+		seen[strings.ToLower(f.ID)] = true
 		d.Flows = append(d.Flows, f)
 	}
 	return d, ""
@@ -241,7 +250,7 @@ func ParseReplicationAnswer(body []byte) (ReplicationAnswer, error) {
 	if !ok {
 		return ReplicationAnswer{}, errors.New("replication answer is not a JSON object")
 	}
-	a := ReplicationAnswer{ReplicationID: r.text("replication_id"), State: r.text("state"), Error: r.text("error")}
+	a := ReplicationAnswer{ReplicationID: r.text("replication_id"), State: clip(r.text("state")), Error: clip(r.text("error"))}
 	if head, ok := r.count("origin_head"); ok {
 		a.OriginHead = &head
 	}

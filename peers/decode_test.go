@@ -2,8 +2,11 @@ package peers
 
 import (
 	"encoding/json"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -64,15 +67,16 @@ func TestParseInventoryTolerates(t *testing.T) {
 	}{
 		"empty object":              {`{}`, 0, nil},
 		"domains of another type":   {`{"domains":7,"revision":"x"}`, 0, nil},
-		"domain of another type":    {`{"domains":[7,{"domain_id":"d","flows":[` + flow("") + `]}]}`, 1, []string{"domain record 0: not an object"}},
+		"domain of another type":    {`{"domains":[7,{"domain_id":"d","flows":[` + flow("") + `]}]}`, 1, []string{"domain record: not an object"}},
 		"domain without id":         {`{"domains":[{"flows":[` + flow("") + `]}]}`, 0, []string{"domain_id"}},
 		"domain id climbs":          {`{"domains":[{"domain_id":"../etc","flows":[]}]}`, 0, []string{"../etc"}},
 		"domain listed twice":       {`{"domains":[{"domain_id":"d","flows":[` + flow("") + `]},{"domain_id":"d"}]}`, 1, []string{"twice"}},
-		"flow of another type":      {`{"domains":[{"domain_id":"d","flows":["x",` + flow("") + `]}]}`, 1, []string{"flow record 0: not an object"}},
+		"flow of another type":      {`{"domains":[{"domain_id":"d","flows":["x",` + flow("") + `]}]}`, 1, []string{"flow record: not an object"}},
 		"flow without definition":   {`{"domains":[{"domain_id":"d","flows":[{"flow_id":"` + flowB + `"},` + flow("") + `]}]}`, 1, []string{"flow_def"}},
 		"flow id is no UUID":        {`{"domains":[{"domain_id":"d","flows":[{"flow_id":"../x","flow_def":{}},` + flow("") + `]}]}`, 1, []string{"not a UUID"}},
 		"definition of another":     {`{"domains":[{"domain_id":"d","flows":[{"flow_id":"` + flowB + `","flow_def":{"id":"` + flowA + `"}}]}]}`, 0, []string{"flow_def has the id"}},
 		"flow listed twice":         {`{"domains":[{"domain_id":"d","flows":[` + flow("") + `,` + flow("") + `]}]}`, 1, []string{"twice"}},
+		"flow listed in capitals":   {`{"domains":[{"domain_id":"d","flows":[` + flow("") + `,` + strings.Replace(flow(""), flowA, strings.ToUpper(flowA), 1) + `]}]}`, 1, []string{"twice"}},
 		"wrongly typed members":     {`{"domains":[{"domain_id":"d","flows":[` + flow(`,"active":1,"live":"yes","ring_depth":-1,"payload_size":"x","grain_rate":[],"head_index":null`) + `]}]}`, 1, nil},
 		"unknown members":           {`{"new":1,"domains":[{"domain_id":"d","new":{},"flows":[` + flow(`,"new":[]`) + `]}]}`, 1, nil},
 		"options of another type":   {`{"domains":[{"domain_id":"d","options":[],"flows":[` + flow("") + `]}]}`, 1, nil},
@@ -187,5 +191,36 @@ func TestReadEvents(t *testing.T) {
 	}
 	if err := readEvents(strings.NewReader(strings.Repeat("x", maxEventLine+1)+"\n\n"), func(Event) {}); err == nil || !strings.Contains(err.Error(), "buffer full") {
 		t.Errorf("a line that is too long: %v", err)
+	}
+}
+
+// The log names a problem once, wherever in the list its record is, and a peer
+// cannot fill the log with them.
+func TestProblemsOfAnInventory(t *testing.T) {
+	problems := func(before, bad string) []Problem {
+		inv, err := ParseInventory([]byte(`{"domains":[` + before + bad + `]}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return inv.Problems
+	}
+	bad := `{"domain_id":"../x"},7`
+	if alone, later := problems("", bad), problems(`{"domain_id":"d"},`, bad); !slices.Equal(alone, later) || len(alone) != 2 {
+		t.Errorf("%v alone, %v after another domain", alone, later)
+	}
+	var many strings.Builder
+	for i := range 3 * maxProblems {
+		fmt.Fprintf(&many, `{"domain_id":"/%d"},`, i)
+	}
+	all := problems(many.String(), "7")
+	if last := all[len(all)-1]; len(all) != maxProblems+1 || last.Reason != "more than 100 records cannot be used, the rest is not named" {
+		t.Errorf("%d problems, the last is %v", len(all), last)
+	}
+}
+
+func TestAnswerTextsAreClipped(t *testing.T) {
+	a, err := ParseReplicationAnswer([]byte(`{"state":"error","error":"` + strings.Repeat("é", 100_000) + `"}`))
+	if err != nil || len(a.Error) > maxReason+len("…") || !utf8.ValidString(a.Error) || !strings.HasSuffix(a.Error, "é…") {
+		t.Errorf("%d bytes, %v", len(a.Error), err)
 	}
 }

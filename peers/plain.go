@@ -66,10 +66,11 @@ func plainInventory(body []byte) (*Inventory, bool) {
 		flows := make(map[string]bool, len(p.Flows))
 		for j := range p.Flows {
 			f, ok := p.Flows[j].flow()
-			if !ok || flows[f.ID] {
+			id := strings.ToLower(f.ID)
+			if !ok || flows[id] {
 				return nil, false
 			}
-			flows[f.ID] = true
+			flows[id] = true
 			d.Flows = append(d.Flows, f)
 		}
 		inv.Domains = append(inv.Domains, d)
