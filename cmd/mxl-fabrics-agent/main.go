@@ -8,6 +8,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	stdlog "log"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -44,6 +46,9 @@ func run() int {
 	}
 	cfg := store.Config()
 	log := slog.New(logging.NewHandler(os.Stdout, cfg.LogLevel))
+	// net/http prints what a peer sends unasked, as often as the peer likes and not
+	// as JSON; what matters of it is the error of a call.
+	stdlog.SetOutput(io.Discard)
 	for _, w := range store.Warnings() {
 		attrs := make([]any, 0, 2*len(w.Fields))
 		for k, v := range w.Fields {
