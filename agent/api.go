@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/mxl-stack/mxl-fabrics-agent/agent/httpapi"
+	"github.com/mxl-stack/mxl-fabrics-agent/agent/openapi"
 	"github.com/mxl-stack/mxl-fabrics-agent/agent/ui"
 	"github.com/mxl-stack/mxl-fabrics-agent/fabrics"
 	"github.com/mxl-stack/mxl-fabrics-agent/mxl"
@@ -34,6 +35,9 @@ func (a *Agent) routesTable() []httpapi.Route {
 		get("/readyz", a.getReady),
 		get("/statusz", a.getStatus),
 		get("/metrics", a.getMetrics),
+		get("/api/v1/openapi.json", func(w http.ResponseWriter, _ *http.Request) {
+			httpapi.WriteBody(w, http.StatusOK, "application/json", openapi.Document())
+		}),
 		get("/api/v1/info", a.getInfo),
 		get("/api/v1/inventory", a.getInventory),
 		get("/api/v1/mirrors", a.getMirrors),
