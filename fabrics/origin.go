@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/mxl-stack/mxl-fabrics-agent/fabrics/ofi"
 	"github.com/mxl-stack/mxl-fabrics-agent/mxl"
 )
 
@@ -137,13 +138,17 @@ func (o *origin) look(now int64) uint64 {
 	return head
 }
 
-func (o *origin) waitSync(limit time.Duration) (err error) {
-	if o.reader.grains != nil {
-		_, err = o.reader.grains.WaitSync(o.seen, limit)
-	} else {
-		_, err = o.reader.samples.WaitSync(o.seen, limit)
+// word is what a wait for the origin ends on.
+func (o *origin) word(glance time.Duration) ofi.Word {
+	w := ofi.Word{Seen: o.seen, Glance: glance}
+	switch {
+	case o.state != originOpen:
+	case o.reader.grains != nil:
+		w.Address = o.reader.grains.SyncWord()
+	default:
+		w.Address = o.reader.samples.SyncWord()
 	}
-	return err
+	return w
 }
 
 // torn tells whether a grain's memory was overwritten before its transfer was done:

@@ -102,37 +102,28 @@ func (l *sourceLane) pass() error {
 		return nil
 	}
 	l.fill(now)
-	l.post()
-	posted := l.now()
-	l.stalls.lap(taskPost, posted)
+	filled := l.now()
 
-	w := l.plan(posted)
-	n, err := l.poller.Poll(w.poll)
+	w := l.plan(filled)
+	n, err := l.poller.Exchange(l.writes, w.poll+w.sync, w.word(&l.origin))
 	now = l.now()
-	l.stalls.waited(int64(w.poll), now)
+	l.stalls.lap(taskPost, filled+int64(l.poller.Posting()))
+	l.stalls.waited(int64(w.poll+w.sync), now)
+	l.posted()
 	if err != nil {
 		return l.failAll(fmt.Errorf("read completion queue: %w", err), now)
 	}
 	for i := range n {
 		l.complete(l.poller.Token(i), now)
 	}
-	token, failed := l.poller.Failed()
-	if failed != nil {
+	if token, failed := l.poller.Failed(); failed != nil {
 		l.failed(token, failed, now)
 	}
-	event, happened := l.poller.Event()
-	if happened {
+	if event, happened := l.poller.Event(); happened {
 		l.handle(event, now)
 	}
-	if w.sync > 0 && n == 0 && failed == nil && !happened && !l.poller.Woken() {
-		before := l.now()
-		err := l.origin.waitSync(w.sync)
-		now = l.now()
-		l.stalls.lap(taskPoll, before)
-		l.stalls.waited(int64(w.sync), now)
-		if err != nil {
-			return err
-		}
+	if err := l.poller.WordError(); err != nil {
+		return fmt.Errorf("wait for the origin: %w: %w", mxl.ErrFlowInvalid, err)
 	}
 	l.stalls.end(w.busy || n > 0, l.now())
 	return nil
@@ -164,13 +155,12 @@ func (l *sourceLane) fill(now int64) {
 	}
 }
 
-// post posts the batch. A destination whose write was refused loses its connection;
-// the others go on.
-func (l *sourceLane) post() {
+// posted deals with the batch after it was posted. A destination whose write was
+// refused loses its connection; the others go on.
+func (l *sourceLane) posted() {
 	if l.writes.Len() == 0 {
 		return
 	}
-	l.writes.Post()
 	for _, d := range l.destinations {
 		if d.fresh == 0 {
 			continue

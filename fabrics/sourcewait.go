@@ -1,6 +1,10 @@
 package fabrics
 
-import "time"
+import (
+	"time"
+
+	"github.com/mxl-stack/mxl-fabrics-agent/fabrics/ofi"
+)
 
 const (
 	// longWait is the longest sleep on a silent origin, shortWait on a lively one.
@@ -16,11 +20,20 @@ const (
 	glance = 2 * time.Millisecond
 )
 
-// sourceWait is what a source lane sleeps on: its queues for poll, then the
-// origin's futex word for sync.
+// sourceWait is what a source lane sleeps on: its queues for poll, while it looks at
+// the origin's futex word every glance, or that word for sync.
 type sourceWait struct {
 	poll, sync time.Duration
-	busy       bool // there is something in flight, so a late pass is a stall
+	glance     time.Duration // 0: the origin does not matter
+	busy       bool          // there is something in flight, so a late pass is a stall
+}
+
+// word is the part of the wait that is about the origin.
+func (w sourceWait) word(o *origin) ofi.Word {
+	if w.sync == 0 && w.glance == 0 {
+		return ofi.Word{}
+	}
+	return o.word(w.glance)
 }
 
 // sourceFacts is what the decision depends on.
@@ -51,7 +64,7 @@ func planWait(f sourceFacts, now int64) sourceWait {
 	case f.moving && f.hungry && f.samples:
 		return sourceWait{poll: max(min(untilPost, untilEvent), glance/4), busy: true}
 	case f.moving && f.hungry:
-		return sourceWait{poll: min(untilEvent, glance/2), busy: true}
+		return sourceWait{poll: untilEvent, glance: glance / 2, busy: true}
 	case f.moving:
 		return sourceWait{poll: untilEvent, busy: true}
 	case f.hungry && f.samples && untilPost > 0:
@@ -64,9 +77,6 @@ func planWait(f sourceFacts, now int64) sourceWait {
 	case f.hungry:
 		limit := shortWait
 		switch {
-		case f.silent && f.samples:
-			// A sample writer wakes once in a sync batch only.
-			limit = shortWait * 2
 		case f.silent:
 			limit = longWait
 		case f.samples:

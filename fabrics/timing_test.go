@@ -81,14 +81,14 @@ func TestPlanWait(t *testing.T) {
 		{"connected, origin lively", sourceFacts{hungry: true}, sourceWait{sync: shortWait}},
 		{"connected, origin silent", sourceFacts{hungry: true, silent: true}, sourceWait{sync: longWait}},
 		{"in flight, window full", sourceFacts{moving: true}, sourceWait{poll: idleWait, busy: true}},
-		{"in flight, room for more", sourceFacts{moving: true, hungry: true}, sourceWait{poll: time.Millisecond, busy: true}},
+		{"in flight, room for more", sourceFacts{moving: true, hungry: true}, sourceWait{poll: idleWait, glance: time.Millisecond, busy: true}},
 		{"one stuck, others want more", sourceFacts{stuck: true, hungry: true}, sourceWait{sync: glance}},
 		{"one stuck alone", sourceFacts{stuck: true}, sourceWait{poll: shortWait}},
 		{"one connecting, others want more", sourceFacts{connecting: true, hungry: true}, sourceWait{sync: glance}},
 		{"draining", sourceFacts{closing: true, hungry: true}, sourceWait{poll: glance}},
 		{"audio before its next post", sourceFacts{samples: true, hungry: true, nextPost: now + 3*ms, pass: 2 * time.Millisecond}, sourceWait{poll: 3 * time.Millisecond, busy: true}},
 		{"audio waits for samples", sourceFacts{samples: true, hungry: true, nextPost: now - 3*ms, pass: 2 * time.Millisecond}, sourceWait{sync: 2 * time.Millisecond}},
-		{"audio, origin silent", sourceFacts{samples: true, hungry: true, silent: true, pass: 2 * time.Millisecond}, sourceWait{sync: 2 * shortWait}},
+		{"audio, origin silent", sourceFacts{samples: true, hungry: true, silent: true, pass: 2 * time.Millisecond}, sourceWait{sync: longWait}},
 		{"audio in flight, pipelined", sourceFacts{samples: true, hungry: true, moving: true, nextPost: now + ms, pass: 2 * time.Millisecond}, sourceWait{poll: time.Millisecond, busy: true}},
 	} {
 		if got := planWait(c.f, now); got != c.want {

@@ -130,6 +130,15 @@ func (f *flow) Sync() (counter uint32) {
 	return atomic.LoadUint32(f.sync)
 }
 
+// SyncWord returns the sync counter's place in the mapping, for a wait in the kernel by other means than WaitSync. It
+// is valid until Close, and reading it may fault; nil after Close.
+func (f *flow) SyncWord() *uint32 {
+	if f.closed() {
+		return nil
+	}
+	return f.sync
+}
+
 // WaitSync sleeps until the sync counter differs from seen, at most timeout, and returns the counter. Interruptions are
 // retried; a timeout is no error. It fails when the flow is closed or the mapping is broken. It allocates nothing.
 // A writer that dies or jumps back does not wake anybody: never wait longer than one would poll

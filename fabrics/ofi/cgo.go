@@ -3,6 +3,12 @@ package ofi
 /*
 #cgo pkg-config: libfabric
 #cgo CFLAGS: -O2 -std=gnu11 -Wall
+#cgo noescape ofi_poll
+#cgo nocallback ofi_poll
+#cgo noescape ofi_post
+#cgo nocallback ofi_post
+#cgo noescape ofi_exchange
+#cgo nocallback ofi_exchange
 #include "ofi.h"
 */
 import "C"

@@ -2,10 +2,12 @@
 #include "ofi.h"
 
 #include <errno.h>
+#include <linux/futex.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -371,5 +373,82 @@ int ofi_poll(struct ofi_poller *p, int64_t timeout_ns)
 		} else if (cq_at >= 0 && fds[cq_at].revents == 0) {
 			p->idle_eq = 0;
 		}
+	}
+}
+
+/* The word is in a file of somebody else's, which may be cut off at any time: only
+ * the kernel reads it, for whom that is EFAULT and not SIGBUS. */
+
+/* Tells whether the word still holds seen; requeueing nobody compares only. */
+static int word_holds(struct ofi_poller *p, const uint32_t *word, uint32_t seen)
+{
+	if (syscall(SYS_futex, word, FUTEX_CMP_REQUEUE, 0, (unsigned long)0, word, seen) >= 0)
+		return 1;
+	if (errno != EAGAIN) {
+		p->flags |= OFI_WORD_ERROR;
+		p->word_error = errno;
+	}
+	return 0;
+}
+
+/* Sleeps while the word holds seen, until the deadline. */
+static void wait_word(struct ofi_poller *p, const uint32_t *word, uint32_t seen, uint64_t deadline)
+{
+	for (;;) {
+		uint64_t now = monotonic();
+		struct timespec ts;
+
+		if (now >= deadline)
+			return;
+		ts.tv_sec = (time_t)((deadline - now) / 1000000000u);
+		ts.tv_nsec = (long)((deadline - now) % 1000000000u);
+		if (!syscall(SYS_futex, word, FUTEX_WAIT, seen, &ts, NULL, 0))
+			return;
+		if (errno == EINTR) {
+			p->interrupted++;
+			continue;
+		}
+		if (errno != EAGAIN && errno != ETIMEDOUT) {
+			p->flags |= OFI_WORD_ERROR;
+			p->word_error = errno;
+		}
+		return;
+	}
+}
+
+/* A whole pass outside Go: posts the writes, then waits like ofi_poll. Each return
+ * to Go costs the caller a scheduler's processor, and often a wake-up of the
+ * runtime's monitor. With a word the wait also ends when that no longer holds seen:
+ * it is looked at every glance_ns, or slept on instead of the queues, which are then
+ * read once, where that is 0. There is no wait after a write that was refused. */
+int ofi_exchange(struct ofi_poller *p, struct ofi_write *writes, int count, int64_t timeout_ns,
+		 const uint32_t *word, uint32_t seen, int64_t glance_ns)
+{
+	uint64_t now, deadline;
+
+	p->posting = 0;
+	if (count) {
+		now = monotonic();
+		if (ofi_post(writes, count) < count)
+			timeout_ns = 0;
+		p->posting = monotonic() - now;
+	}
+	if (!word || timeout_ns <= 0)
+		return ofi_poll(p, timeout_ns);
+	now = monotonic();
+	deadline = now + (uint64_t)timeout_ns;
+	for (;;) {
+		int64_t left = (int64_t)(deadline - now);
+		int got = ofi_poll(p, left < glance_ns ? left : glance_ns);
+
+		if (got || p->flags)
+			return got;
+		if (!glance_ns) {
+			wait_word(p, word, seen, deadline);
+			return 0;
+		}
+		now = monotonic();
+		if (now >= deadline || !word_holds(p, word, seen))
+			return 0;
 	}
 }

@@ -43,6 +43,7 @@ struct ofi_event {
 #define OFI_WOKEN 1
 #define OFI_EVENT 2
 #define OFI_CQ_ERROR 4
+#define OFI_WORD_ERROR 8
 
 /* What one thread waits on and what it got. */
 struct ofi_poller {
@@ -51,10 +52,12 @@ struct ofi_poller {
 	struct fid_eq *eq;
 	int cq_fd, eq_fd, wake_fd;
 	int capacity;
-	uint32_t flags;       /* OFI_WOKEN | OFI_EVENT | OFI_CQ_ERROR */
+	uint32_t flags;       /* OFI_WOKEN | OFI_EVENT | OFI_CQ_ERROR | OFI_WORD_ERROR */
 	uint32_t idle_eq;     /* wakes in a row that the event queue had nothing for */
 	uint64_t eq_rest;     /* monotonic ns until which its descriptor is left out */
 	uint64_t interrupted; /* EINTR seen */
+	uint64_t posting;     /* ns that ofi_exchange spent posting */
+	int32_t word_error;   /* errno of OFI_WORD_ERROR */
 	struct fi_cq_err_entry error;
 	struct ofi_event event;
 	struct fi_cq_data_entry *entries;
@@ -71,5 +74,7 @@ int ofi_register(struct fid_domain *domain, void *base, size_t len, uint64_t acc
 int ofi_post(struct ofi_write *writes, int count);
 int ofi_post_receives(struct fid_ep *ep, void *buf, size_t len, void *desc, int count);
 int ofi_poll(struct ofi_poller *p, int64_t timeout_ns);
+int ofi_exchange(struct ofi_poller *p, struct ofi_write *writes, int count, int64_t timeout_ns,
+		 const uint32_t *word, uint32_t seen, int64_t glance_ns);
 
 #endif

@@ -107,6 +107,41 @@ func (p *Poller) Poll(timeout time.Duration) (int, error) {
 	return int(n), nil
 }
 
+// Word is a futex word in memory that is not Go's, and the value it had when it was
+// last looked at. No address is no word.
+type Word struct {
+	Address *uint32
+	Seen    uint32
+	// Glance is how often the word is looked at while the queues are waited on; 0
+	// waits on the word, after one look at the queues.
+	Glance time.Duration
+}
+
+// Exchange posts the batch and then waits like Poll, also until the word holds
+// another value than Seen. After a write that was refused it does not wait.
+func (p *Poller) Exchange(w *Writes, timeout time.Duration, word Word) (int, error) {
+	if p.c == nil || w.c == nil {
+		return 0, ErrClosed
+	}
+	n := C.ofi_exchange(p.c, &w.c[0], C.int(w.count), C.int64_t(timeout),
+		(*C.uint32_t)(unsafe.Pointer(word.Address)), C.uint32_t(word.Seen), C.int64_t(word.Glance))
+	if n < 0 {
+		return 0, Errno(-n)
+	}
+	return int(n), nil
+}
+
+// Posting is how long the last Exchange took to post.
+func (p *Poller) Posting() time.Duration { return time.Duration(p.c.posting) }
+
+// WordError is nil or why the last Exchange could not wait on its word.
+func (p *Poller) WordError() error {
+	if p.c.flags&C.OFI_WORD_ERROR == 0 {
+		return nil
+	}
+	return Errno(p.c.word_error)
+}
+
 // Token is what the i-th completed transfer was posted with.
 func (p *Poller) Token(i int) uint64 { return uint64(uintptr(p.entries[i].op_context)) }
 
