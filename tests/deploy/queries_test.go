@@ -167,6 +167,9 @@ func resultLabels(n parser.Node) []string {
 		return slices.DeleteFunc(resultLabels(n.Expr), func(name string) bool { return slices.Contains(n.Grouping, name) })
 	case *parser.BinaryExpr:
 		list := resultLabels(n.LHS)
+		if n.LHS.Type() == parser.ValueTypeScalar {
+			list = resultLabels(n.RHS)
+		}
 		if n.Op == parser.LOR {
 			list = append(list, resultLabels(n.RHS)...)
 		}
