@@ -9,7 +9,7 @@ RACE ?= 1
 VERSION ?= $(shell git describe --tags --match 'v[0-9]*' --dirty 2>/dev/null | sed 's/^v//')
 LDFLAGS := $(if $(VERSION),-X github.com/mxl-stack/mxl-fabrics-agent/agent.Version=$(VERSION))
 
-.PHONY: all build deps demo test check integration bench fuzz soak activation outage restart readercheck ui ui-test verbs image-test clean
+.PHONY: all build deps demo test check integration bench fuzz soak activation outage restart control-plane readercheck ui ui-test verbs image-test clean
 
 all: build
 
@@ -84,6 +84,10 @@ verbs: deps
 # The image is built and looked at, and the Compose demo runs with it; root.
 image-test:
 	@GO="$(GO)" tests/deploy/image.sh
+
+# What 500 flows of 20 simulated peers cost an agent that moves none of them.
+control-plane: build
+	$(GO) run ./tests/controlplane
 
 clean:
 	rm -rf build

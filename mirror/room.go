@@ -44,10 +44,11 @@ type Room struct {
 	closed  bool
 	asides  uint64
 	held    map[Key]*heldFlow
-	busy    map[Key]bool      // being removed or rebuilt; the nil flow id stands for the domain
-	damaged map[Key]error     // could not be opened by Adopt
-	kinds   map[Key]kind      // what flow_def.json says, for Survey
-	foreign map[string]string // complaint already logged, by path
+	busy    map[Key]bool        // being removed or rebuilt; the nil flow id stands for the domain
+	damaged map[Key]error       // could not be opened by Adopt
+	watched map[Key]watchedFlow // files of held flows, for Watched
+	kinds   map[Key]kind        // what flow_def.json says, for Survey
+	foreign map[string]string   // complaint already logged, by path
 }
 
 // heldFlow is a flow whose writer is open, and the origin definition it was
@@ -95,7 +96,7 @@ func Open(cfg Config) (*Room, error) {
 	r := &Room{
 		cfg: cfg, path: path, root: root, dir: dir, watch: mxl.NewAccessWatch(),
 		held: map[Key]*heldFlow{}, busy: map[Key]bool{}, damaged: map[Key]error{},
-		kinds: map[Key]kind{}, foreign: map[string]string{},
+		watched: map[Key]watchedFlow{}, kinds: map[Key]kind{}, foreign: map[string]string{},
 	}
 	r.reserveMB.Store(cfg.ReserveMB)
 	return r, nil

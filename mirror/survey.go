@@ -185,9 +185,10 @@ func (r *Room) Watched() Watched {
 		return w
 	}
 	for _, d := range domains {
-		w.Err = errors.Join(w.Err, d.watch(&w))
+		w.Err = errors.Join(w.Err, r.watchDomain(d, &w))
 		d.close()
 	}
+	r.forgetWatched()
 	w.Own = r.ownFiles()
 	return w
 }
