@@ -4,12 +4,13 @@ GO ?= go
 BIN := build/bin
 FUZZTIME ?= 60s
 DURATION ?= 60s
+AUDIO_DURATION ?= 30s
 RACE ?= 1
 # The version that /api/v1/info shows: the newest release tag, or the source's own.
 VERSION ?= $(shell git describe --tags --match 'v[0-9]*' --dirty 2>/dev/null | sed 's/^v//')
 LDFLAGS := $(if $(VERSION),-X github.com/mxl-stack/mxl-fabrics-agent/agent.Version=$(VERSION))
 
-.PHONY: all build deps demo test check integration bench fuzz soak activation outage restart control-plane readercheck ui ui-test verbs image-test clean
+.PHONY: all build deps demo test check integration bench fuzz soak activation outage restart control-plane readercheck audio ui ui-test verbs image-test clean
 
 all: build
 
@@ -49,6 +50,11 @@ fuzz: deps
 # Video, audio and data through two agents for DURATION, every byte verified.
 soak: build
 	$(GO) run ./tests/soak -duration "$(DURATION)"
+
+# Age and pace of 16-channel audio, one transfer at a time and pipelined, and of grains
+# in slices. AUDIO_DURATION=10m for the long run.
+audio: build
+	$(GO) run ./tests/audio -duration "$(AUDIO_DURATION)"
 
 # Activation to first readable grain, with subscriptions and without.
 activation: build
