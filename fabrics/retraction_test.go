@@ -22,7 +22,7 @@ func TestTornGrainIsTakenBack(t *testing.T) {
 		{"foreign, two planes", "video/v210a", false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			p := newPair(t, videoDef(c.media, 1920, 1080, rate50), 160*time.Millisecond, 300*time.Millisecond)
+			p := newPair(t, videoDef(c.media, smallVideo, smallKeyed, rate50), 160*time.Millisecond, 300*time.Millisecond)
 			depth := p.w.Depth()
 			const first = 1000
 			writeGrain(t, p.w, first, 0, p.w.TotalSlices())
@@ -114,7 +114,7 @@ func TestRetractionOfAnOlderGrain(t *testing.T) {
 	p.connect(target.Info())
 	for _, index := range []uint64{200, 201, 202} {
 		sendGrain(p, target, w, index)
-		p.completed(1, time.Second)
+		p.completed(1, patience)
 	}
 	bare := func(index uint64, flags byte) {
 		t.Helper()
@@ -122,12 +122,12 @@ func TestRetractionOfAnOlderGrain(t *testing.T) {
 		putGrainHeader(p.mem, w.Slot(slot), index)
 		p.mem[16] = flags
 		p.write(target.Info().Regions[slot], grainHeader, uint32(newGrainImmediate(slot, 0)))
-		p.completed(1, time.Second)
+		p.completed(1, patience)
 	}
 	bare(201, byte(mxl.GrainInvalid))
 	bare(200, 0)
 	sendGrain(p, target, w, 203)
-	p.completed(1, time.Second)
+	p.completed(1, patience)
 	eventually(t, time.Second, func() string { return target.Stats().LastError }, func() bool {
 		st := target.Stats()
 		return st.Head == 203 && w.Head() == 203 && st.Commits == 4 && st.Retracted == 1 && st.BadImmediates == 1 && st.Connected
