@@ -34,6 +34,8 @@ end() {
 		kill -TERM "$ENGINE_PID"
 		within 20 gone "$ENGINE_PID" || kill -KILL "$ENGINE_PID"
 	fi
+	# A namespace that the engine keeps mounted.
+	umount -l "$SHM"/engine/netns/* 2>/dev/null
 	[[ $KEEP == 1 ]] || rm -rf "$WORK"
 	rm -rf "$SHM"
 	exit "$status"
