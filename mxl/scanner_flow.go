@@ -14,8 +14,9 @@ import (
 
 const (
 	// scanDefinitionLimit is the longest flow_def.json, domain_def.json or options.json that is read, in bytes. Real
-	// ones are about 1 KiB; a peer gets a definition inside its inventory.
-	scanDefinitionLimit = 1 << 20
+	// ones are about 1 KiB. A peer gets definition and options inside the inventory, twice each definition, and takes
+	// 8 MiB of it at most (interface reference §1.2): a few of a megabyte would cost every other flow its replication.
+	scanDefinitionLimit = 1 << 16
 	// scanInspectEvery is how often the ring files of a known flow are looked at again. A new flow, a new inode and a
 	// flow with a reason are looked at in every scan.
 	scanInspectEvery = 30 * time.Second

@@ -91,7 +91,7 @@ func TestScannerNamesWhyAFlowIsNotReplicable(t *testing.T) {
 		{"definition a fifo", false, replace(nameFlowDef, fifo), "flow_def.json: not a regular file"},
 		{"definition empty", false, replace(nameFlowDef, write("")), "flow_def.json: "},
 		{"definition no JSON", false, replace(nameFlowDef, write("{{")), "flow_def.json: "},
-		{"definition huge", false, replace(nameFlowDef, func(p string) error { return os.WriteFile(p, make([]byte, scanDefinitionLimit+1), 0o644) }), "too large: 1048577 bytes"},
+		{"definition huge", false, replace(nameFlowDef, func(p string) error { return os.WriteFile(p, make([]byte, scanDefinitionLimit+1), 0o644) }), "too large: 65537 bytes"},
 		{"definition unreadable", false, replace(nameFlowDef, func(p string) error { return os.WriteFile(p, nil, 0) }), "flow_def.json: "},
 		{"definition of another flow", false, definition(`"id":"`, `"id":"0000`), "flow_def.json"},
 		{"media type", false, definition("video/smpte291", "video/raw"), "video/raw"},
