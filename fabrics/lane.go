@@ -22,6 +22,8 @@ const (
 	// progressLimit is how long a connection may have something in flight without
 	// a completion (contract, source "error").
 	progressLimit = 2 * time.Second
+	// laneSlack is how late a lane's timers may be, Linux's usual (prctl(2)).
+	laneSlack = 50 * time.Microsecond
 )
 
 // lane is what sources and targets share: one locked thread that owns the
@@ -101,6 +103,10 @@ func (l *lane) start(s Scheduling, prepare func() error, body func()) error {
 		// Never unlocked: the thread's scheduling is the lane's own, so the runtime
 		// must not give the thread to anyone else afterwards.
 		runtime.LockOSThread()
+		// The process may have given its threads more (package timerslack).
+		if err := unix.Prctl(unix.PR_SET_TIMERSLACK, uintptr(laneSlack), 0, 0, 0); err != nil {
+			l.log.Warn("lane_scheduling_failed", "error", fmt.Sprintf("timer slack %v: %v", laneSlack, err))
+		}
 		// A truncated file of another process must fail the lane, not the process.
 		debug.SetPanicOnFault(true)
 		for _, err := range applyScheduling(s) {

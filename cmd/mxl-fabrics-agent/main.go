@@ -21,6 +21,7 @@ import (
 	_ "github.com/mxl-stack/mxl-fabrics-agent/agent/capability" // raises file capabilities
 	"github.com/mxl-stack/mxl-fabrics-agent/agent/config"
 	"github.com/mxl-stack/mxl-fabrics-agent/agent/logging"
+	_ "github.com/mxl-stack/mxl-fabrics-agent/fabrics/timerslack" // quiets the runtime's monitor
 )
 
 // Exit codes (contract, "Exit codes").

@@ -4,11 +4,16 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
+	"runtime"
 	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // child is a process of this run that answers in lines of JSON.
@@ -35,6 +40,25 @@ func startChild(ctx context.Context, program string, args ...string) (*child, er
 		return nil, err
 	}
 	return c, nil
+}
+
+// lanesSlack is the timer slack of a process with lanes, the one that the agent
+// gives itself (fabrics/timerslack), and usualSlack everybody else's.
+const (
+	lanesSlack = time.Millisecond
+	usualSlack = 50 * time.Microsecond
+)
+
+// startLaneChild starts a process with the slack that the agent has. Importing that
+// package would give it to this process as well, whose timers pace the origin.
+func startLaneChild(ctx context.Context, program string, args ...string) (c *child, err error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if err := unix.Prctl(unix.PR_SET_TIMERSLACK, uintptr(lanesSlack), 0, 0, 0); err != nil {
+		return nil, err
+	}
+	c, err = startChild(ctx, program, args...)
+	return c, errors.Join(err, unix.Prctl(unix.PR_SET_TIMERSLACK, uintptr(usualSlack), 0, 0, 0))
 }
 
 // read decodes the child's next line.

@@ -122,13 +122,13 @@ func createFlow(d *mxl.Domain, m media, def []byte) (flowWriter, error) {
 
 func (p *lanePair) startLanes(ctx context.Context, program string, names []string) (err error) {
 	var targets, none laneReport
-	if p.target, err = startChild(ctx, program, append([]string{laneRole, "target", p.mirror.Path()}, names...)...); err != nil {
+	if p.target, err = startLaneChild(ctx, program, append([]string{laneRole, "target", p.mirror.Path()}, names...)...); err != nil {
 		return err
 	}
 	if err := p.target.read(&targets); err != nil {
 		return err
 	}
-	if p.source, err = startChild(ctx, program, append([]string{laneRole, "source", p.origin.Path()}, names...)...); err != nil {
+	if p.source, err = startLaneChild(ctx, program, append([]string{laneRole, "source", p.origin.Path()}, names...)...); err != nil {
 		return err
 	}
 	if err := p.source.read(&none); err != nil {
