@@ -51,10 +51,10 @@ vm() {
 }
 failed=0
 # In guest time, which the load of the host does not disturb.
-vm lanes --icount --timeout 600 -- "$work/bin/fabrics.test" -test.v -test.timeout 10m -test.run 'Verbs(Grains|Foreign|Samples|QueuePairs|Retries|SilentHost)'
-vm stalls --icount --timeout 300 -- "$work/bin/fabrics.test" -test.v -test.run VerbsStalls
-vm agents --icount --mem 1536 --timeout 400 -- "$work/bin/verbs" -bin "$work/bin" -logs "$work/logs" -duration "$DURATION"
-vm handshakes --icount --timeout 2400 --env VERBS_HANDSHAKES="$HANDSHAKES" -- "$work/bin/fabrics.test" -test.v -test.timeout 40m -test.run VerbsBroken
+vm lanes --icount --timeout 1200 -- "$work/bin/fabrics.test" -test.v -test.timeout 20m -test.run 'Verbs(Grains|Foreign|Samples|QueuePairs|Retries|SilentHost)'
+vm stalls --icount --timeout 900 -- "$work/bin/fabrics.test" -test.v -test.run VerbsStalls
+vm agents --icount --mem 1536 --timeout 900 -- "$work/bin/verbs" -bin "$work/bin" -logs "$work/logs" -duration "$DURATION"
+vm handshakes --icount --timeout 3600 --env VERBS_HANDSHAKES="$HANDSHAKES" -- "$work/bin/fabrics.test" -test.v -test.timeout 60m -test.run VerbsBroken
 
 jq -Rn '[inputs | split(" ") | {key: .[0], value: (.[1] | tonumber)}] | from_entries' "$out" >"$result"
 jq . "$result"
