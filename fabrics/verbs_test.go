@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
 	"github.com/mxl-stack/mxl-fabrics-agent/fabrics/rdmacm"
@@ -180,11 +181,12 @@ func TestVerbsQueuePairs(t *testing.T) {
 	}
 }
 
-// loss makes the source's host lose that much of what it sends.
-func loss(t testing.TB, percent string) {
+// loss makes the source's host lose some of what it sends, as netem's loss option
+// says it; nothing with an empty model.
+func loss(t testing.TB, model string) {
 	t.Helper()
-	arguments := []string{"qdisc", "replace", "dev", "h1", "root", "netem", "limit", "10000", "loss", percent}
-	if percent == "" {
+	arguments := append([]string{"qdisc", "replace", "dev", "h1", "root", "netem", "limit", "10000", "loss"}, strings.Fields(model)...)
+	if model == "" {
 		arguments = []string{"qdisc", "del", "dev", "h1", "root"}
 	}
 	if out, err := exec.Command("tc", arguments...).CombinedOutput(); err != nil {
@@ -371,9 +373,9 @@ func startTarget(t testing.TB, domain string, flow uuid.UUID, address string) (*
 }
 
 // TestVerbsStalls: a lost packet holds an audio flow up for one ACK timeout, so the
-// setting decides how long (contract, "Audio timing"). Six stalls are waited for; with
-// 0.3 % loss it is rare that a packet is lost twice in a row. rxe's timer may have been
-// running for an earlier packet, so that a stall may also be shorter.
+// setting decides how long (contract, "Audio timing"). Six stalls are waited for. The
+// losses are isolated: what is sent again arrives. rxe's timer may have been running
+// for an earlier packet, so that a stall may also be shorter than the timeout.
 func TestVerbsStalls(t *testing.T) {
 	t.Cleanup(func() { rdmacm.Configure(rdmacm.Settings{}) })
 	longest := map[int]time.Duration{}
@@ -386,7 +388,7 @@ func TestVerbsStalls(t *testing.T) {
 		head := uint64(48000 * 1000)
 		writeSamples(t, w, head, 48)
 		connect(t, s, "b", target)
-		loss(t, "0.3%")
+		loss(t, "state 0% 100% 0% 100% 0.5%") // p13 p31 p32 p23 p14: single packets only
 		start := time.Now()
 		var st TargetStatus
 		for st.Timing.TransferStalls < 6 && time.Since(start) < 90*time.Second {
@@ -403,7 +405,7 @@ func TestVerbsStalls(t *testing.T) {
 			t.Errorf("timeout %d: %+v", timeout, st)
 		}
 		nominal := rdmacm.AckTime(timeout)
-		if got := longest[timeout]; got < nominal*7/10 || got > nominal*22/10 {
+		if got := longest[timeout]; got < nominal*7/10 || got > nominal*12/10 {
 			t.Errorf("timeout %d: longest stall %v, want about %v", timeout, got, nominal)
 		}
 		fmt.Printf("RESULT stall_ms_at_%d %.1f\n", timeout, float64(longest[timeout].Microseconds())/1000)
@@ -414,6 +416,10 @@ func TestVerbsStalls(t *testing.T) {
 // TestVerbsSilentHost: a host that does not answer at all, not even who it is, keeps
 // only its own connection waiting, and closing the source does not wait for it.
 func TestVerbsSilentHost(t *testing.T) {
+	// Runs after the source is closed: what it left goes with libfabric's own limit.
+	t.Cleanup(func() {
+		eventually(t, 10*time.Second, func() string { return fmt.Sprint(goleak.Find()) }, func() bool { return goleak.Find() == nil })
+	})
 	p := newVerbsPair(t, dataDef, "ipv4")
 	writeGrain(t, p.w, 500, 0, p.w.TotalSlices())
 	connect(t, p.source, "b", p.target)
