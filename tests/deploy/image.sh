@@ -14,6 +14,8 @@ source tests/integration/lib.sh
 
 : "${GO:=go}" "${KEEP:=1}" "${REUSE:=0}"
 WORK=$ROOT/build/image
+# A module of its own: the layers hold Go sources that are none of this tree.
+mkdir -p "$WORK" && : >"$WORK/go.mod"
 VERSION=0.0.0-imagetest
 ENGINE_PID=
 PROJECT=mxl-fabrics-agent-imagetest
