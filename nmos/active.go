@@ -18,8 +18,11 @@ type activeFacts struct {
 }
 
 // parseActive reads an IS-05 /active document. null, "" and "auto" are unset
-// (NMOS reference §9.4); an id that is not a UUID is unset too and comes back as
-// a reason. sender_id and transport_file play no part for MXL.
+// (NMOS reference §9.4). An enabled receiver whose document does not say what it
+// is connected to (no leg, no MXL member, an id that is none) is an error, so
+// that the last good answer stays: a malformed document must not end a
+// replication. On a disabled one that is unset, and an id that is none comes back
+// as a reason. sender_id and transport_file play no part for MXL.
 func parseActive(body []byte) (activeFacts, []string, error) {
 	var doc struct {
 		MasterEnable    *bool             `json:"master_enable"`
@@ -33,6 +36,9 @@ func parseActive(body []byte) (activeFacts, []string, error) {
 	}
 	a := activeFacts{masterEnable: *doc.MasterEnable}
 	if len(doc.TransportParams) == 0 {
+		if a.masterEnable {
+			return activeFacts{}, nil, errors.New("active: transport_params is empty or missing on an enabled receiver")
+		}
 		return a, nil, nil
 	}
 	var leg struct {
@@ -41,6 +47,9 @@ func parseActive(body []byte) (activeFacts, []string, error) {
 	}
 	if err := decode(doc.TransportParams[0], &leg); err != nil {
 		return activeFacts{}, nil, fmt.Errorf("active: transport_params[0]: %w", err)
+	}
+	if a.masterEnable && leg.Domain == nil && leg.Flow == nil {
+		return activeFacts{}, nil, errors.New("active: transport_params[0] has neither mxl_domain_id nor mxl_flow_id on an enabled receiver")
 	}
 	var reasons []string
 	for _, p := range [...]struct {
@@ -53,6 +62,9 @@ func parseActive(body []byte) (activeFacts, []string, error) {
 			reasons = append(reasons, fmt.Sprintf("active: %s: %v", p.name, err))
 		}
 		*p.into = id
+	}
+	if a.masterEnable && len(reasons) > 0 {
+		return activeFacts{}, nil, errors.New(strings.Join(reasons, "; "))
 	}
 	return a, reasons, nil
 }

@@ -89,11 +89,14 @@ func TestActiveUnset(t *testing.T) {
 	}{
 		`{"master_enable":true,"transport_params":[{"mxl_domain_id":"auto","mxl_flow_id":null}]}`:                         {facts: activeFacts{true, "", ""}},
 		`{"master_enable":true,"transport_params":[{"mxl_domain_id":"","mxl_flow_id":"` + strings.ToUpper(flow2) + `"}]}`: {facts: activeFacts{true, "", flow2}},
-		`{"master_enable":true,"transport_params":[]}`:                                                                    {facts: activeFacts{true, "", ""}},
-		`{"master_enable":true,"transport_params":null}`:                                                                  {facts: activeFacts{true, "", ""}},
-		`{"master_enable":true}`: {facts: activeFacts{true, "", ""}},
-		`{"master_enable":true,"transport_params":[{"destination_port":5004,"ext_x":1}]}`:                                 {facts: activeFacts{true, "", ""}},
-		`{"master_enable":true,"transport_params":[{"mxl_domain_id":7,"mxl_flow_id":"x"}]}`:                               {facts: activeFacts{true, "", ""}, reasons: 2},
+		`{"master_enable":true,"transport_params":[]}`:                                                                    {fails: true},
+		`{"master_enable":false,"transport_params":[]}`:                                                                   {},
+		`{"master_enable":true,"transport_params":null}`:                                                                  {fails: true},
+		`{"master_enable":false}`: {},
+		`{"master_enable":true}`:  {fails: true},
+		`{"master_enable":true,"transport_params":[{"destination_port":5004,"ext_x":1}]}`:                                 {fails: true},
+		`{"master_enable":true,"transport_params":[{"mxl_domain_id":7,"mxl_flow_id":"x"}]}`:                               {fails: true},
+		`{"master_enable":false,"transport_params":[{"mxl_domain_id":7,"mxl_flow_id":"x"}]}`:                              {reasons: 2},
 		`{"master_enable":true,"transport_params":[{"mxl_domain_id":"` + domain1 + `","mxl_flow_id":"` + flow1 + `"},7]}`: {facts: activeFacts{true, domain1, flow1}},
 		`{"master_enable":true,"transport_params":[7]}`:                                                                   {fails: true},
 		`{"master_enable":"yes","transport_params":[{}]}`:                                                                 {fails: true},
@@ -262,7 +265,7 @@ func TestListBounds(t *testing.T) {
 			t.Errorf("%.20s… accepted", body)
 		}
 	}
-	if a, _, err := parseActive([]byte(strings.Repeat(" ", 500) + `{"master_enable":true}`)); err != nil || !a.masterEnable {
+	if a, _, err := parseActive([]byte(strings.Repeat(" ", 500) + `{"master_enable":false}`)); err != nil || a.masterEnable {
 		t.Errorf("blanks before the document: %v", err)
 	}
 }
