@@ -208,6 +208,11 @@ func (r *Room) ownFiles() []FileID {
 
 // watch adds the files of a domain.
 func (d *domainDirectory) watch(w *Watched) error {
+	return d.watchWith(w, func(name string, k Key) error { return d.watchFlow(w, name, k) })
+}
+
+// watchWith adds the files of a domain; those of a finished flow are added by flow.
+func (d *domainDirectory) watchWith(w *Watched, flow func(name string, k Key) error) error {
 	list, err := names(d.dir)
 	if gone(err) {
 		return nil
@@ -219,14 +224,15 @@ func (d *domainDirectory) watch(w *Watched) error {
 	for _, name := range list {
 		k := Key{DomainID: d.id}
 		id, isFlow := parseFlowDir(name)
-		if isFlow {
+		switch {
+		case isFlow:
 			k.FlowID = id
-		}
-		if isFlow || strings.HasPrefix(name, halfMade) {
+			all = errors.Join(all, flow(name, k))
+		case strings.HasPrefix(name, halfMade):
 			all = errors.Join(all, d.watchFlow(w, name, k))
-			continue
+		default:
+			w.add(int(d.dir.Fd()), name, k)
 		}
-		w.add(int(d.dir.Fd()), name, k)
 	}
 	return all
 }

@@ -2,7 +2,6 @@ package mirror
 
 import (
 	"errors"
-	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -19,30 +18,7 @@ type watchedFlow struct {
 // flows would otherwise stat thousands of files. The checks right before a removal
 // look at the disk.
 func (r *Room) watchDomain(d *domainDirectory, w *Watched) error {
-	list, err := names(d.dir)
-	if gone(err) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	var all error
-	for _, name := range list {
-		k := Key{DomainID: d.id}
-		id, isFlow := parseFlowDir(name)
-		if isFlow {
-			k.FlowID = id
-		}
-		switch {
-		case isFlow:
-			all = errors.Join(all, r.watchFlow(d, w, name, k))
-		case strings.HasPrefix(name, halfMade):
-			all = errors.Join(all, d.watchFlow(w, name, k))
-		default:
-			w.add(int(d.dir.Fd()), name, k)
-		}
-	}
-	return all
+	return d.watchWith(w, func(name string, k Key) error { return r.watchFlow(d, w, name, k) })
 }
 
 func (r *Room) watchFlow(d *domainDirectory, w *Watched, name string, k Key) error {
