@@ -227,3 +227,13 @@ func writeGrain(t testing.TB, w *mxl.DiscreteWriter, index uint64, flags uint32,
 		}
 	}
 }
+
+// fullPass returns when the lane has made one whole pass: commands run at the
+// beginning of a pass, so the second one runs after the first one's pass.
+func fullPass(l *lane) {
+	for range 2 {
+		begun := make(chan struct{})
+		l.do(func() { close(begun) })
+		<-begun
+	}
+}

@@ -80,7 +80,7 @@ func TestSamplesOverTCP(t *testing.T) {
 				writeSamples(t, w, head, 480)
 				connect(t, s, "b", target)
 				// The first batch after connecting starts at the origin's head.
-				time.Sleep(5 * time.Millisecond)
+				fullPass(&s.lane.lane)
 				what := func() string { return fmt.Sprintf("source %+v target %+v", targetOf(s, "b"), target.Stats()) }
 				start := head
 				for head < start+3*w.BufferLength() {
