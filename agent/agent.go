@@ -307,8 +307,9 @@ func (a *Agent) openSource(domainPath string, flow uuid.UUID, provider fabrics.P
 	if err != nil {
 		return nil, err
 	}
+	cfg := a.store.Config()
 	return fabrics.OpenSource(fabrics.SourceConfig{
 		Domain: domain, FlowID: flow, Provider: provider, Address: address, Scheduling: a.scheduling(),
-		AudioPass: a.store.Config().AudioPass.Duration(), Log: a.log,
+		AudioPass: cfg.AudioPass.Duration(), AudioPipeline: cfg.AudioPipeline, Log: a.log,
 	})
 }

@@ -46,9 +46,10 @@ type Config struct {
 	FabricACKTimeout int    `env:"FABRIC_ACK_TIMEOUT"` // exponent, 0: rdma_cm's own
 	FabricRetryCount int    `env:"FABRIC_RETRY_COUNT"`
 
-	AudioPass   Milliseconds `env:"AUDIO_PASS_MS"`
-	RTPriority  int          `env:"RT_PRIORITY"`
-	CPUAffinity CPUs         `env:"CPU_AFFINITY"`
+	AudioPass     Milliseconds `env:"AUDIO_PASS_MS"`
+	AudioPipeline bool         `env:"AUDIO_PIPELINE"`
+	RTPriority    int          `env:"RT_PRIORITY"`
+	CPUAffinity   CPUs         `env:"CPU_AFFINITY"`
 
 	Peers            Peers        `env:"PEERS"`
 	PeerPollInterval Milliseconds `env:"PEER_POLL_INTERVAL_MS"`

@@ -101,6 +101,7 @@ func TestDefaults(t *testing.T) {
 		{"FABRIC_ACK_TIMEOUT", c.FabricACKTimeout, 14},
 		{"FABRIC_RETRY_COUNT", c.FabricRetryCount, 7},
 		{"AUDIO_PASS_MS", c.AudioPass.Duration(), 2 * time.Millisecond},
+		{"AUDIO_PIPELINE", c.AudioPipeline, false},
 		{"LOG_LEVEL", c.LogLevel.Level().String(), "INFO"},
 		{"METRICS_PER_FLOW", c.MetricsPerFlow, true},
 		{"SHUTDOWN_TIMEOUT_S", c.ShutdownTimeout.Duration(), 10 * time.Second},
@@ -109,7 +110,7 @@ func TestDefaults(t *testing.T) {
 			t.Errorf("%s: got %v, want %v", r.name, r.got, r.want)
 		}
 	}
-	if got, want := len(Keys()), 50; got != want {
+	if got, want := len(Keys()), 51; got != want {
 		t.Errorf("%d keys, want %d: the two paths and the rows above", got, want)
 	}
 }
@@ -170,6 +171,7 @@ func TestValues(t *testing.T) {
 		num("AUDIO_PASS_MS", "1", "4", "0", "5"),
 		{"LOG_LEVEL", []string{"error", "warn", "info", "debug"}, []string{"", "INFO", "trace"}},
 		{"METRICS_PER_FLOW", bools, notBools},
+		{"AUDIO_PIPELINE", bools, notBools},
 		num("SHUTDOWN_TIMEOUT_S", "1", "3600", "0", "3601"),
 	} {
 		for _, v := range r.good {

@@ -103,6 +103,8 @@ var keys = []Key{
 		Description: "Retransmissions before a queue pair fails."},
 	{Name: "AUDIO_PASS_MS", Default: "2", Values: "1–4", kind: number, check: within(1, 4),
 		Description: "Pass interval of an audio lane, and the least time from a completed audio transfer to the next (at least 2 ms)."},
+	{Name: "AUDIO_PIPELINE", Default: "false", Values: boolValues, kind: flag, check: boolean,
+		Description: "true posts an audio transfer every AUDIO_PASS_MS towards agents of this kind, without waiting for the last one."},
 	{Name: "LOG_LEVEL", Default: "info", Values: "`error`, `warn`, `info`, `debug`", check: oneOf("error", "warn", "info", "debug"),
 		Description: "Least severe level that is logged."},
 	{Name: "METRICS_PER_FLOW", Default: "true", Values: boolValues, kind: flag, check: boolean, Runtime: true,
