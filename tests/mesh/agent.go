@@ -23,6 +23,8 @@ type Agent struct {
 	// Through is a command that runs the agent with the arguments that follow,
 	// in its own process: unshare, nice. Empty: none.
 	Through []string
+	// Client makes the requests of the agent. Nil: the mesh's.
+	Client *http.Client
 
 	*Process
 	environment map[string]string
@@ -72,7 +74,7 @@ func (a *Agent) Get(ctx context.Context, path string, into any) error {
 	if err != nil {
 		return err
 	}
-	resp, err := a.mesh.client.Do(req)
+	resp, err := a.client().Do(req)
 	if err != nil {
 		return err
 	}

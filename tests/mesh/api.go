@@ -31,7 +31,7 @@ func (a *Agent) Do(ctx context.Context, method, path string, body any) (int, []b
 	if err != nil {
 		return 0, nil, err
 	}
-	resp, err := a.mesh.client.Do(req)
+	resp, err := a.client().Do(req)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -103,7 +103,7 @@ func (a *Agent) Events(ctx context.Context) (<-chan Event, error) {
 	if err != nil {
 		return nil, err
 	}
-	resp, err := a.mesh.client.Do(req)
+	resp, err := a.client().Do(req)
 	if err != nil {
 		return nil, err
 	}

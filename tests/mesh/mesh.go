@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 
@@ -39,6 +40,20 @@ type Options struct {
 // New prepares a mesh and starts its registry; the agents are started by
 // [Agent.Start]. Close ends all of it.
 func New(o Options) (*Mesh, error) {
+	m, err := Bare(o)
+	if err != nil {
+		return nil, err
+	}
+	if err := m.prepare(o); err != nil {
+		m.Close()
+		return nil, err
+	}
+	return m, nil
+}
+
+// Bare is a mesh without registry and agents, A and B are nil: a place for those
+// that [Mesh.Place] adds.
+func Bare(o Options) (*Mesh, error) {
 	m := &Mesh{binaries: o.Binaries, Logs: o.Logs, client: &http.Client{Transport: &http.Transport{}}}
 	if err := os.RemoveAll(o.Logs); err != nil {
 		return nil, err
@@ -48,10 +63,6 @@ func New(o Options) (*Mesh, error) {
 	}
 	var err error
 	if m.Shm, err = os.MkdirTemp(tmpfs(), "mxl-mesh-"); err != nil {
-		return nil, err
-	}
-	if err := m.prepare(o); err != nil {
-		m.Close()
 		return nil, err
 	}
 	return m, nil
@@ -100,7 +111,14 @@ func (m *Mesh) prepare(o Options) (err error) {
 
 // Run starts one of the built programs beside the agents.
 func (m *Mesh) Run(name, program string, args ...string) (*Process, error) {
-	p, err := startProcess(m.Logs, name, nil, m.program(program), args...)
+	return m.RunThrough(nil, name, program, args...)
+}
+
+// RunThrough is Run with a command that runs the program in its own process, as
+// [Agent.Through].
+func (m *Mesh) RunThrough(through []string, name, program string, args ...string) (*Process, error) {
+	command := append(append(slices.Clone(through), m.program(program)), args...)
+	p, err := startProcess(m.Logs, name, nil, command[0], command[1:]...)
 	if err == nil {
 		m.processes = append(m.processes, p)
 	}

@@ -53,15 +53,25 @@ func (t Totals) LostInTransit(w Written) uint64 { return t.Lost - min(t.Lost, t.
 
 // Write starts a writer of the flow on a host; it goes on until it is stopped.
 func (m *Mesh) Write(on *Agent, f Flow) (*Process, error) {
+	return m.Run("write-"+f.Name, "mxl-pattern", f.WriteArguments(on)...)
+}
+
+// WriteArguments are mxl-pattern's for writing the flow on a host.
+func (f Flow) WriteArguments(on *Agent) []string {
 	arguments := append([]string{"write", "--json", "--domain-id", f.DomainID, "--flow-id", f.ID}, f.Options...)
-	return m.Run("write-"+f.Name, "mxl-pattern", append(arguments, filepath.Join(on.Root, f.Domain))...)
+	return append(arguments, filepath.Join(on.Root, f.Domain))
 }
 
 // Read starts a reader that verifies the flow's mirror on a host for a time,
 // counted from its first grain.
 func (m *Mesh) Read(on *Agent, f Flow, duration time.Duration) (*Process, error) {
-	return m.Run("read-"+f.Name, "mxl-pattern", "read", "--json", "--no-invalid", "--wait", "20s",
-		"--duration", duration.String(), on.MirrorDomain(f.DomainID), f.ID)
+	return m.Run("read-"+f.Name, "mxl-pattern", f.ReadArguments(on, duration)...)
+}
+
+// ReadArguments are mxl-pattern's for verifying the flow's mirror on a host.
+func (f Flow) ReadArguments(on *Agent, duration time.Duration) []string {
+	return []string{"read", "--json", "--no-invalid", "--wait", "20s",
+		"--duration", duration.String(), on.MirrorDomain(f.DomainID), f.ID}
 }
 
 // Result decodes the JSON that a process printed at its end.
@@ -76,22 +86,28 @@ func Result[T any](p *Process) (result T, err error) {
 // Connect points a receiver (by number) at the flow over IS-05, as a controller
 // does.
 func (m *Mesh) Connect(ctx context.Context, receiver int, f Flow) error {
-	body, err := json.Marshal(map[string]any{
-		"master_enable":    true,
-		"activation":       map[string]string{"mode": "activate_immediate"},
-		"transport_params": []any{map[string]string{"mxl_domain_id": f.DomainID, "mxl_flow_id": f.ID}},
-	})
+	node := m.NMOS.Nodes()[0]
+	return Activate(ctx, m.client, node.URL(), node.Receivers()[receiver].ID, &f)
+}
+
+// Activate points a receiver of a media node (an origin) at a flow; nil disables
+// the receiver.
+func Activate(ctx context.Context, client *http.Client, node, receiver string, f *Flow) error {
+	staged := map[string]any{"master_enable": f != nil, "activation": map[string]string{"mode": "activate_immediate"}}
+	if f != nil {
+		staged["transport_params"] = []any{map[string]string{"mxl_domain_id": f.DomainID, "mxl_flow_id": f.ID}}
+	}
+	body, err := json.Marshal(staged)
 	if err != nil {
 		return err
 	}
-	node := m.NMOS.Nodes()[0]
-	url := node.URL() + "/x-nmos/connection/v1.2/single/receivers/" + node.Receivers()[receiver].ID + "/staged"
+	url := node + "/x-nmos/connection/v1.2/single/receivers/" + receiver + "/staged"
 	req, err := http.NewRequestWithContext(ctx, http.MethodPatch, url, bytes.NewReader(body))
 	if err != nil {
 		return err
 	}
 	req.Header.Set("Content-Type", "application/json")
-	resp, err := m.client.Do(req)
+	resp, err := client.Do(req)
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package nmosstandin
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -304,6 +305,11 @@ func (n *Node) postResource(ctx context.Context, singular string, doc map[string
 	return status == http.StatusOK || status == http.StatusCreated
 }
 
+// registration is the origin of the Registration API that the node uses.
+func (n *Node) registration() string {
+	return cmp.Or(n.own.options.Registration, n.own.RegistryURL())
+}
+
 // post sends a request to the Registration API; 0 means that none came back.
 func (n *Node) post(ctx context.Context, path string, body []byte) int {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
@@ -312,7 +318,7 @@ func (n *Node) post(ctx context.Context, path string, body []byte) int {
 	if body != nil {
 		content = bytes.NewReader(body)
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, n.own.RegistryURL()+registrationBase+path, content)
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, n.registration()+registrationBase+path, content)
 	if err != nil {
 		return 0
 	}

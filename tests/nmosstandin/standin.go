@@ -22,6 +22,9 @@ type Options struct {
 	QueryPort    int    // Query API and its WebSockets; 0: free
 	ControlPort  int    // control endpoints that outlive the registry; 0: free
 	Nodes        []NodeOptions
+	// Registration is the origin of another Registration API, at which the media
+	// nodes register; empty: the stand-in's own.
+	Registration string
 	// NoNodes leaves Nodes empty instead of making one.
 	NoNodes bool
 	// ListSelf registers a node of the registry's own, as nmos-cpp does.

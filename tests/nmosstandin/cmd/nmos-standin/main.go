@@ -38,6 +38,7 @@ func run(ctx context.Context, args []string, out, errors io.Writer) error {
 	flags.IntVar(&o.RegistryPort, "registry-port", 0, "Registration API `port`, 0: a free one")
 	flags.IntVar(&o.QueryPort, "query-port", 0, "Query API `port`, 0: a free one")
 	flags.IntVar(&o.ControlPort, "control-port", 0, "control `port`, 0: a free one")
+	flags.StringVar(&o.Registration, "registration", "", "`origin` of another Registration API for the media nodes; default the stand-in's own")
 	flags.IntVar(&node.Port, "node-port", 0, "`port` of the first media node, 0: a free one")
 	local := flags.Int("nodes", 1, "`number` of media nodes")
 	remote := flags.Int("remote-nodes", 0, "`number` of nodes that are registered at 192.0.2.x but do not listen")
