@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"strings"
 )
 
 // hostAddress checks the address that other nodes are told to use. Empty is
@@ -20,6 +21,74 @@ func hostAddress(value string) error {
 		return errors.New("must not be a loopback address")
 	case addr.Unmap().IsUnspecified():
 		return errors.New("must not be the unspecified address")
+	case addr.Unmap().IsMulticast() || addr.Unmap() == netip.AddrFrom4([4]byte{255, 255, 255, 255}):
+		return errors.New("must be the address of one host")
+	}
+	return nil
+}
+
+// nameOrAddress checks a setting that names another host: a host name, or an IP
+// literal, IPv6 with or without brackets. Empty is "none".
+func nameOrAddress(value string) error {
+	host := strings.TrimSpace(value)
+	if value == "" {
+		return nil
+	}
+	bare, bracketed := strings.CutPrefix(host, "[")
+	bare, closed := strings.CutSuffix(bare, "]")
+	addr, err := netip.ParseAddr(bare)
+	switch {
+	case err == nil && addr.Zone() == "" && bracketed == closed && (!bracketed || addr.Is6()):
+		return nil
+	case strings.Contains(host, "://") || strings.Contains(host, "/"):
+		return errors.New("must be a host name or an IP address, not a URL")
+	case strings.Count(host, ":") == 1:
+		return errors.New("must be a host name or an IP address, without a port")
+	case !hostName(host):
+		return errors.New("must be a host name or an IP address")
+	}
+	return nil
+}
+
+// hostName says whether text can be one: letters, digits, hyphens and (as
+// container engines use them) underscores between dots. One whose last label is
+// a number is an IPv4 address gone wrong (RFC 1123, 2.1).
+func hostName(text string) bool {
+	text = strings.TrimSuffix(text, ".")
+	if text == "" || len(text) > 253 {
+		return false
+	}
+	last := ""
+	for label := range strings.SplitSeq(text, ".") {
+		if label == "" || len(label) > 63 || strings.Trim(label, letters+digits+"-_") != "" || label[0] == '-' || label[len(label)-1] == '-' {
+			return false
+		}
+		last = label
+	}
+	return strings.Trim(last, digits) != ""
+}
+
+const (
+	digits  = "0123456789"
+	letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+)
+
+// addressOrDevice checks a local fabric address: an IP literal, or the name of a
+// network device as Linux allows it (dev_valid_name in net/core/dev.c). What
+// looks like an address and is none is no device. Empty is "none".
+func addressOrDevice(value string) error {
+	if value == "" {
+		return nil
+	}
+	if _, err := netip.ParseAddr(value); err == nil {
+		return nil
+	}
+	const longest = 15 // IFNAMSIZ less its NUL
+	switch {
+	case strings.Trim(value, digits+".") == "" && strings.Count(value, ".") == 3, strings.Contains(value, ":"):
+		return errors.New("is no IP address")
+	case strings.ContainsAny(value, "/ \t\r\n\v\f"), len(value) > longest, value == ".", value == "..":
+		return errors.New("must be an IP address or the name of a network device")
 	}
 	return nil
 }

@@ -122,6 +122,8 @@ func TestValues(t *testing.T) {
 	}
 	bools := []string{"1", "true", "TRUE", "yes", "0", "false", "FALSE", "no", ""}
 	notBools := []string{"True", "on", "2", "nope"}
+	registries := []string{"", "192.0.2.1", "2001:db8::1", "[2001:db8::1]", "registry", " registry ", "nmos_registry", "registry.example.", "reg-1.2x"}
+	notRegistries := []string{"http://192.0.2.1:3210", "192.0.2.1:3210", "registry:80", "1.2.3.400", "1.2.3.4.5", "10", "a b", "u@h", "h/p", "-h", "a..b", "[192.0.2.1]", "[::1", "fe80::1%eth0", "[::1]:80", " "}
 	type row struct {
 		key       string
 		good, bad []string
@@ -146,17 +148,25 @@ func TestValues(t *testing.T) {
 		{"CLEANUP_MIRRORS_ON_EXIT", bools, notBools},
 		{"DEFAULT_PROVIDER", []string{"verbs", "tcp"}, []string{"", "shm", "TCP"}},
 		{"PROVIDER_FALLBACK", []string{"", "tcp"}, []string{"verbs", "none"}},
+		{"FABRIC_INTERFACE", []string{"", "192.0.2.1", "fd00::1", "fe80::1%eth0", "ens1f0np0", "eth0.100", "br-lan", "10.100"},
+			[]string{"10.0.0.999", "1.2.3.400", "192.0.2.1/24", "192.0.2.1:80", "fd00::zz", "two words", "abcdefghijklmnop", "..", " "}},
 		num("FABRIC_PORT_BASE", "1", "65436", "0", "65437", "65536"),
 		num("FABRIC_PORT_COUNT", "1", "10000", "0", "10001"),
-		{"PEERS", []string{"", "[]", `[{"host_id":"b","provider":"tcp","control_url":"http://b:8095/api/v1/"}]`},
+		{"PEERS", []string{"", "[]", `[{"host_id":"b","provider":"tcp","control_url":"http://b:8095/api/v1/"}]`, `[{"host_id":"b","control_url":"http://[fd00::1]:8095/api/v1"}]`,
+			`[{"host_id":"b","local_fabric_addr":"ens1f0","remote_fabric_addr":"node-b.fabric.example"}]`, `[{"host_id":"b","local_fabric_addr":"","remote_fabric_addr":"","control_url":""}]`},
 			[]string{"null", "{}", "[1]", "[null]", `[{"host_id":""}]`, `[{}]`, `[{"host_id":"b"},{"host_id":"b"}]`, `[{"host_id":"b","provider":"shm"}]`,
-				`[{"host_id":"b","port":1}]`, `[{"host_id":1}]`, `[{"host_id":"b","control_url":"b:8095"}]`, `[]x`, "["}},
+				`[{"host_id":"b","port":1}]`, `[{"host_id":1}]`, `[{"host_id":"b","control_url":"b:8095"}]`, `[]x`, "[",
+				`[{"host_id":"b","control_url":"https://b:8095/api/v1"}]`, `[{"host_id":"b","control_url":"http://b:99999/api/v1"}]`, `[{"host_id":"b","control_url":"http://1.2.3.400/api/v1"}]`,
+				`[{"host_id":"b","control_url":"http://b/api/v1?x=1"}]`, `[{"host_id":"b","control_url":"http://u@b/api/v1"}]`, `[{"host_id":"b","control_url":"http:///api/v1"}]`,
+				`[{"host_id":"b","local_fabric_addr":"10.0.0.999"}]`, `[{"host_id":"b","local_fabric_addr":"192.0.2.1/24"}]`, `[{"host_id":"b","remote_fabric_addr":"http://b"}]`}},
 		num("PEER_POLL_INTERVAL_MS", "100", "600000", "99", "600001"),
 		num("RELEASE_GRACE_MS", "0", "600000", "-1", "600001"),
 		{"NMOS_ENABLE", bools, notBools},
 		{"NMOS_TAGS", []string{"", "{}", `{"urn:x":["a","b"],"e":[]}`}, []string{"null", "[]", `{"a":"b"}`, `{"a":[1]}`, `{"a":[null]}`, `{"a":null}`, "{"}},
 		{"NMOS_DNS_SD", bools, notBools},
-		{"NMOS_HOST_ADDRESS", []string{"192.0.2.1", "fd00::2"}, []string{"node-a", "127.0.0.1", "127.8.0.1", "::1", "0.0.0.0", "::", "::ffff:127.0.0.1", "fe80::1%eth0"}},
+		{"NMOS_HOST_ADDRESS", []string{"192.0.2.1", "fd00::2"}, []string{"node-a", "127.0.0.1", "127.8.0.1", "::1", "0.0.0.0", "::", "::ffff:127.0.0.1", "fe80::1%eth0", "224.0.0.1", "ff02::1", "255.255.255.255", "192.0.2.1:80", "192.0.2.300"}},
+		{"NMOS_REGISTRY_ADDRESS", registries, notRegistries},
+		{"NMOS_QUERY_ADDRESS", registries, notRegistries},
 		num("NMOS_REGISTRY_PORT", "1", "65534", "0", "65536"),
 		num("NMOS_QUERY_PORT", "1", "65535", "0", "65536"),
 		num("NMOS_POLL_INTERVAL_MS", "100", "600000", "99", "600001"),

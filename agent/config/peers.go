@@ -68,12 +68,38 @@ func (p *Peer) check() error {
 	if err := oneOf("", "verbs", "tcp")(p.Provider); err != nil {
 		return fmt.Errorf("provider %q %w", p.Provider, err)
 	}
+	if err := addressOrDevice(p.LocalFabricAddr); err != nil {
+		return fmt.Errorf("local_fabric_addr %q %w", p.LocalFabricAddr, err)
+	}
+	if err := nameOrAddress(p.RemoteFabricAddr); err != nil {
+		return fmt.Errorf("remote_fabric_addr %q %w", p.RemoteFabricAddr, err)
+	}
 	if p.ControlURL != "" {
-		u, err := url.Parse(p.ControlURL)
-		if err != nil || u.Host == "" || u.Scheme != "http" {
-			return fmt.Errorf("control_url %q is not an http URL", p.ControlURL)
+		if err := controlURL(p.ControlURL); err != nil {
+			return fmt.Errorf("control_url %q %w", p.ControlURL, err)
 		}
 		p.ControlURL = strings.TrimRight(p.ControlURL, "/")
+	}
+	return nil
+}
+
+// controlURL checks a URL that "/info" can be put behind.
+func controlURL(text string) error {
+	const form = "like http://node-b:8095/api/v1"
+	u, err := url.Parse(text)
+	switch {
+	case err != nil || u.Scheme != "http" || u.Hostname() == "":
+		return errors.New("is not an http URL " + form)
+	case u.User != nil || u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
+		return errors.New("must be host, port and path only, " + form)
+	}
+	if port := u.Port(); port != "" {
+		if err := within(1, 65_535)(port); err != nil {
+			return fmt.Errorf("has port %s, which %w", port, err)
+		}
+	}
+	if err := nameOrAddress(u.Hostname()); err != nil {
+		return fmt.Errorf("has host %q, which %w", u.Hostname(), err)
 	}
 	return nil
 }

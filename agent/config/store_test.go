@@ -74,6 +74,8 @@ func TestMergeRefuses(t *testing.T) {
 		"removed key":         {`{"MIRROR_INCLUDE":"x"}`, "MIRROR_INCLUDE"},
 		"alias conflict":      {`{"MXL_ROOT":"/a","MXL_DOMAIN_SCAN_PATH":"/b"}`, "MXL_DOMAIN_SCAN_PATH"},
 		"cross check":         {`{"FABRIC_PORT_BASE":65500}`, "FABRIC_PORT_COUNT"},
+		"address of nothing":  {`{"NMOS_REGISTRY_ADDRESS":"http://192.0.2.1"}`, "NMOS_REGISTRY_ADDRESS"},
+		"link of nothing":     {`{"PEERS":[{"host_id":"b","local_fabric_addr":"10.0.0.999"}]}`, "PEERS"},
 		"object for a number": {`{"SCAN_INTERVAL_MS":{"a":1}}`, "SCAN_INTERVAL_MS"},
 	} {
 		s, err := Load(withFile(t, `{"MIRROR_GRACE_S":5}`, "WEB_PORT=8095", "MXL_CLEANUP_ON_EXIT=false"))
