@@ -119,7 +119,7 @@ func New(store *config.Store, log *slog.Logger) (*Agent, error) {
 	a.links = peers.NewLinkWatch("/sys", log)
 	a.client = peers.NewClient()
 	a.table = peers.NewTable(peers.Config{
-		HostID: cfg.HostID, FabricInterface: cfg.FabricInterface, Static: staticPeers(cfg),
+		HostID: cfg.HostID, BootID: a.bootID, FabricInterface: cfg.FabricInterface, Static: staticPeers(cfg),
 		Interval: cfg.PeerPollInterval.Duration(), Client: a.client, Links: a.links, Log: log, Polled: a.timing.peerPoll,
 	})
 	a.sources = newSources(log, time.Now, a.sourceEnded, a.openSource)

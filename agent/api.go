@@ -320,13 +320,14 @@ type peerRow struct {
 	LocalFabricAddr  string `json:"local_fabric_addr"`
 	RemoteFabricAddr string `json:"remote_fabric_addr"`
 	Error            string `json:"error"`
+	Warning          string `json:"warning"` // the agent that answers is not the expected one
 }
 
 func rowOfPeer(p *peers.Peer) peerRow {
 	return peerRow{
 		HostID: p.HostID, ControlURL: p.ControlURL, Up: p.Up, LinkUp: p.Link.Up, LinkError: p.Link.Error,
 		FabricInterface: p.Link.Interface, BootID: p.BootID, Provider: p.Provider,
-		LocalFabricAddr: p.LocalFabricAddr, RemoteFabricAddr: p.RemoteFabricAddr, Error: p.Error,
+		LocalFabricAddr: p.LocalFabricAddr, RemoteFabricAddr: p.RemoteFabricAddr, Error: p.Error, Warning: p.Warning,
 	}
 }
 

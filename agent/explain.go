@@ -143,8 +143,17 @@ func (f *explainFacts) explainPeer(c *chain, host string) {
 	case !p.Up:
 		c.bad(stepPeer, peerRemedy(p.Error), "%s does not answer at %s: %s.", host, orNothing(p.ControlURL), orNothing(p.Error))
 	default:
-		c.good(stepPeer, "%s answers at %s, version %s%s.", host, p.ControlURL, orNothing(p.Info.Version), f.clockNote(p))
+		c.good(stepPeer, "%s answers at %s, version %s%s%s.", host, p.ControlURL, orNothing(p.Info.Version), f.clockNote(p), identityNote(p))
 	}
+}
+
+// identityNote names an agent that is not the expected one. It is no break: the
+// peer is used all the same.
+func identityNote(p *peers.Peer) string {
+	if p.Warning == "" {
+		return ""
+	}
+	return "; but " + p.Warning + ": compare HOST_ID there with host_id and control_url in PEERS here"
 }
 
 // clockNote names a TAI offset that differs from ours: grain indexes are then

@@ -123,6 +123,12 @@ func (f *explainFacts) explainOrigin(c *chain) (host string) {
 		}
 	}
 	remedy := "Check the domain id, and that the host that has the domain runs an agent which this one knows (/api/v1/peers)."
+	for i := range f.Peers {
+		if p := &f.Peers[i]; p.Up && p.Warning != "" {
+			remedy = "Correct PEERS first: " + p.HostID + " is another agent than expected, " + p.Warning + "."
+			break
+		}
+	}
 	if len(f.Peers) == 0 {
 		remedy = "Configure PEERS, or a registry with which the other agents are registered."
 	}

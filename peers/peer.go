@@ -33,8 +33,11 @@ type Peer struct {
 	Up      bool
 	UpSince time.Time // zero while down
 	// Error says why the peer is down; empty when up.
-	Error  string
-	BootID string // of the last good poll
+	Error string
+	// Warning says that the agent that answers is another one than expected, as
+	// of the last good poll; empty when it is the right one.
+	Warning string
+	BootID  string // of the last good poll
 	// Incarnation rises by one whenever the peer turned out to have
 	// restarted: another boot id, or a revision that went down. It starts
 	// at 1 with the first good poll.

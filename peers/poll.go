@@ -112,6 +112,9 @@ func (t *Table) take(e *entry, r reading) {
 	}
 	before := e.peer
 	e.peer = advance(before, r)
+	if r.err == nil {
+		e.peer.Warning = identityDoubt(e.hostID, t.cfg.HostID, t.cfg.BootID, r.info)
+	}
 	after := e.peer
 	var fresh []Problem
 	if r.err == nil {
@@ -133,7 +136,7 @@ func differs(before, after Peer) bool {
 		}
 		return p.Inventory.Revision
 	}
-	return before.Up != after.Up || before.Error != after.Error || before.BootID != after.BootID || before.Settled != after.Settled ||
+	return before.Up != after.Up || before.Error != after.Error || before.Warning != after.Warning || before.BootID != after.BootID || before.Settled != after.Settled ||
 		before.Incarnation != after.Incarnation || revision(before) != revision(after) || after.Up && revision(after) == 0
 }
 
@@ -162,6 +165,7 @@ func (t *Table) tell(before, after Peer, problems []Problem) {
 	if before.Incarnation != 0 && after.Incarnation != before.Incarnation {
 		log.Info("peer_restarted", "peer", after.HostID, "boot_id", after.BootID)
 	}
+	t.tellIdentity(before, after)
 	for _, p := range problems {
 		log.Warn("peer_record_invalid", "peer", after.HostID, "domain_id", p.DomainID, "flow_id", p.FlowID, "error", p.Reason)
 	}

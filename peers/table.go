@@ -21,6 +21,7 @@ type Control interface {
 // Config is what a Table needs.
 type Config struct {
 	HostID string // our own; never a peer
+	BootID string // our own: tells a peer's URL that leads back here
 	// FabricInterface is the local address of peers whose static entry has
 	// none.
 	FabricInterface string

@@ -21,6 +21,7 @@ type fake struct {
 
 type fakeHost struct {
 	boot     string
+	hostID   string // of /info
 	inv      *Inventory
 	err      error
 	polls    []time.Time
@@ -53,7 +54,7 @@ func (f *fake) Info(_ context.Context, url string) (Info, error) {
 	defer f.mu.Unlock()
 	h := f.host(url)
 	h.polls = append(h.polls, time.Now())
-	return Info{BootID: h.boot}, h.err
+	return Info{BootID: h.boot, HostID: h.hostID}, h.err
 }
 
 func (f *fake) Inventory(_ context.Context, url string) (*Inventory, error) {
