@@ -1,6 +1,7 @@
 package mirror
 
 import (
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -58,6 +59,24 @@ type Facts struct {
 	OnDisk       []DomainOnDisk
 	Readers      *ReaderReport
 	FreeBytes    uint64
+
+	listings listings // of Peers
+}
+
+// listings are the peers whose inventories list a domain, by domain id: every
+// flow asks for those of its domain, and a plant has hundreds of peers.
+type listings map[string][]PeerFacts
+
+func listingsOf(peers map[string]PeerFacts) listings {
+	out := listings{}
+	for _, p := range peers {
+		for id, flows := range p.Lists {
+			if flows != nil {
+				out[id] = append(out[id], p)
+			}
+		}
+	}
+	return out
 }
 
 // around gives what every removal depends on.
@@ -83,8 +102,8 @@ func (f *Facts) sightOf(host string) PeerSight {
 
 // listed says whether an up peer lists the domain.
 func (f *Facts) listed(domainID string) bool {
-	for _, p := range f.Peers {
-		if p.Up && p.Lists[domainID] != nil {
+	for _, p := range f.listings[domainID] {
+		if p.Up {
 			return true
 		}
 	}
@@ -93,7 +112,7 @@ func (f *Facts) listed(domainID string) bool {
 
 // offered says whether an up peer lists the flow.
 func (f *Facts) offered(k Key) bool {
-	for _, p := range f.Peers {
+	for _, p := range f.listings[k.DomainID] {
 		if p.Up && p.Lists[k.DomainID][k.FlowID] {
 			return true
 		}
@@ -105,11 +124,9 @@ func (f *Facts) offered(k Key) bool {
 // that of its source peer and of every up peer that lists it. A peer that
 // counts as down does not decide.
 func (f *Facts) settled(domainID, source string) bool {
-	for host, p := range f.Peers {
-		decides := host == source || p.Lists[domainID] != nil
-		if p.Up && decides && !p.Settled && !p.CountsAsDown {
-			return false
-		}
+	waits := func(p PeerFacts) bool { return p.Up && !p.Settled && !p.CountsAsDown }
+	if waits(f.Peers[source]) {
+		return false
 	}
-	return true
+	return !slices.ContainsFunc(f.listings[domainID], waits)
 }

@@ -12,6 +12,7 @@ import (
 // no clock. It belongs to one goroutine, the reconcile loop.
 type Ledger struct {
 	flows   map[Key]*flowRecord
+	sorted  []Key // of flows; nil when one came or went
 	domains map[string]*domainRecord
 	now     time.Time // of the last pass
 }
@@ -28,7 +29,7 @@ type flowRecord struct {
 	format    string
 	told      string // the refusal or dry run last told
 	refused   time.Time
-	step      FlowStep
+	onDisk    bool // in the last pass
 }
 
 // domainRecord is what is remembered of one mirror domain.
@@ -110,24 +111,32 @@ func (l *Ledger) Pass(f Facts) Outcome {
 		f.Readers = &ReaderReport{Why: "no reader check yet"}
 	}
 	l.now = f.Now
-	var out Outcome
-	going := map[string]bool{} // domains that go as a whole
+	f.listings = listingsOf(f.Peers)
+	out := Outcome{Domains: make([]DomainStep, 0, len(f.OnDisk))}
+	going := make(map[string]bool, len(f.OnDisk)) // domains that go as a whole
+	wants := l.wants(&f)
 	for _, d := range f.OnDisk {
-		step := l.domain(&f, d, &out)
+		step := l.domain(&f, d, wants[d.DomainID], &out)
 		out.Domains = append(out.Domains, step)
 		going[d.DomainID] = step.Go()
 	}
-	onDisk := map[Key]FlowOnDisk{}
-	source := map[string]string{}
-	for _, d := range f.OnDisk {
+	onDisk := make(map[Key]*FlowOnDisk, len(l.flows))
+	source := make(map[string]string, len(f.OnDisk))
+	for i := range f.OnDisk {
+		d := &f.OnDisk[i]
 		source[d.DomainID] = d.SourceHost
-		for _, on := range d.Flows {
-			onDisk[on.Key] = on
+		for j := range d.Flows {
+			onDisk[d.Flows[j].Key] = &d.Flows[j]
 		}
 	}
-	for _, k := range l.keys(&f, onDisk) {
-		on, present := onDisk[k]
-		step := l.flow(&f, k, on, present && on.Inode != 0, source[k.DomainID], &out)
+	keys := l.keys(&f, onDisk)
+	out.Flows = make([]FlowStep, 0, len(keys))
+	for _, k := range keys {
+		var on FlowOnDisk
+		if found := onDisk[k]; found != nil {
+			on = *found
+		}
+		step := l.flow(&f, k, on, on.Inode != 0, source[k.DomainID], &out)
 		if going[k.DomainID] {
 			// Its domain goes as a whole, by the rules for domains.
 			step.Do, step.Pull = Leave, false
@@ -137,23 +146,29 @@ func (l *Ledger) Pass(f Facts) Outcome {
 		}
 		out.Flows = append(out.Flows, step)
 	}
-	l.forget(&f)
+	l.forget(&f, source)
 	return out
 }
 
-// keys lists the flows of a pass, sorted.
-func (l *Ledger) keys(f *Facts, onDisk map[Key]FlowOnDisk) []Key {
-	all := map[Key]bool{}
+// keys lists the flows of a pass, sorted; each has its record from here on.
+func (l *Ledger) keys(f *Facts, onDisk map[Key]*FlowOnDisk) []Key {
 	for k := range f.Offers {
-		all[k] = true
+		l.meet(k)
 	}
 	for k := range onDisk {
-		all[k] = true
+		l.meet(k)
 	}
-	for k := range l.flows {
-		all[k] = true
+	if l.sorted == nil {
+		l.sorted = slices.SortedFunc(maps.Keys(l.flows), compareKeys)
 	}
-	return slices.SortedFunc(maps.Keys(all), compareKeys)
+	return l.sorted
+}
+
+// meet makes the record of a flow that is new.
+func (l *Ledger) meet(k Key) {
+	if l.flows[k] == nil {
+		l.flows[k], l.sorted = &flowRecord{}, nil
+	}
 }
 
 func compareKeys(a, b Key) int {
@@ -163,10 +178,7 @@ func compareKeys(a, b Key) int {
 // flow decides about one flow.
 func (l *Ledger) flow(f *Facts, k Key, on FlowOnDisk, onDisk bool, source string, out *Outcome) FlowStep {
 	r := l.flows[k]
-	if r == nil {
-		r = &flowRecord{}
-		l.flows[k] = r
-	}
+	events := len(out.Events)
 	offer, offered := f.Offers[k]
 	host := source
 	if host == "" {
@@ -190,7 +202,10 @@ func (l *Ledger) flow(f *Facts, k Key, on FlowOnDisk, onDisk bool, source string
 	}
 	l.rebuilds(f, k, r, &step, on, onDisk, out)
 	l.health(f, k, r, &step, on, offer, hold, !pending, out)
-	r.step = step
+	for i := events; i < len(out.Events); i++ { // rebuilt of this pass goes out with the health fields
+		out.Events[i].Health, out.Events[i].StaleAfter, out.Events[i].Memory = step.Health, f.StaleAfter, r.rebuilds
+	}
+	r.onDisk = step.OnDisk
 	return step
 }
 
@@ -333,23 +348,18 @@ func (l *Ledger) health(f *Facts, k Key, r *flowRecord, step *FlowStep, on FlowO
 		e.Kind, e.StaleFor = EventRecovered, age(f.Now, staleSince)
 		out.add(e)
 	}
-	for i := range out.Events {
-		if out.Events[i].Key == k { // rebuilt of this pass goes out with the health fields
-			out.Events[i].Health, out.Events[i].StaleAfter, out.Events[i].Memory = step.Health, f.StaleAfter, r.rebuilds
-		}
-	}
 }
 
-// forget drops what need not be remembered.
-func (l *Ledger) forget(f *Facts) {
+// forget drops what need not be remembered; onDisk has the domains on disk.
+func (l *Ledger) forget(f *Facts, onDisk map[string]string) {
 	for k, r := range l.flows {
-		if _, offered := f.Offers[k]; !offered && !r.step.OnDisk && r.rebuilds.Forgettable(f.Now) && !r.holds(f) {
+		if r.onDisk || !r.rebuilds.Forgettable(f.Now) || r.holds(f) {
+			continue
+		}
+		if _, offered := f.Offers[k]; !offered {
 			delete(l.flows, k)
+			l.sorted = nil
 		}
 	}
-	for id := range l.domains {
-		if !slices.ContainsFunc(f.OnDisk, func(d DomainOnDisk) bool { return d.DomainID == id }) {
-			delete(l.domains, id)
-		}
-	}
+	maps.DeleteFunc(l.domains, func(id string, _ *domainRecord) bool { _, there := onDisk[id]; return !there })
 }

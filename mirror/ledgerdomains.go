@@ -3,7 +3,7 @@ package mirror
 import "time"
 
 // domain decides about one mirror domain.
-func (l *Ledger) domain(f *Facts, d DomainOnDisk, out *Outcome) DomainStep {
+func (l *Ledger) domain(f *Facts, d DomainOnDisk, wants DomainFacts, out *Outcome) DomainStep {
 	r := l.domains[d.DomainID]
 	if r == nil {
 		r = &domainRecord{}
@@ -13,11 +13,9 @@ func (l *Ledger) domain(f *Facts, d DomainOnDisk, out *Outcome) DomainStep {
 	for _, on := range d.Flows {
 		keys = append(keys, on.Key)
 	}
-	facts := DomainFacts{
-		Local: f.LocalDomains[d.DomainID], Listed: f.listed(d.DomainID), Source: f.sightOf(d.SourceHost),
-		Settled: f.settled(d.DomainID, d.SourceHost), IdleGrace: f.IdleGrace,
-	}
-	l.wants(f, d.DomainID, &facts)
+	facts := wants
+	facts.Local, facts.Listed, facts.Source = f.LocalDomains[d.DomainID], f.listed(d.DomainID), f.sightOf(d.SourceHost)
+	facts.Settled, facts.IdleGrace = f.settled(d.DomainID, d.SourceHost), f.IdleGrace
 	if facts.Demand || facts.Hold || facts.LiveEager {
 		r.idleSince = time.Time{}
 	} else if r.idleSince.IsZero() {
@@ -35,25 +33,37 @@ func (l *Ledger) domain(f *Facts, d DomainOnDisk, out *Outcome) DomainStep {
 	return DomainStep{DomainID: d.DomainID, DomainVerdict: v, IdleSince: r.idleSince, Demand: facts.Demand || facts.Hold}
 }
 
-// wants says what wants a flow of the domain. A live origin is one that eager
-// mode keeps a mirror of: one with a writer. A writer without a signal counts,
-// else its mirror would be removed and made again every MIRROR_IDLE_GRACE_S.
-func (l *Ledger) wants(f *Facts, domainID string, facts *DomainFacts) {
+// wants says what wants a flow of each domain: the Demand, Hold and LiveEager of
+// its facts. A live origin is one that eager mode keeps a mirror of: one with a
+// writer. A writer without a signal counts, else its mirror would be removed and
+// made again every MIRROR_IDLE_GRACE_S.
+func (l *Ledger) wants(f *Facts) map[string]DomainFacts {
+	all := make(map[string]DomainFacts, len(f.OnDisk))
 	for k, wanted := range f.Demand {
-		facts.Demand = facts.Demand || (wanted && k.DomainID == domainID)
-	}
-	for k, r := range l.flows {
-		facts.Hold = facts.Hold || (k.DomainID == domainID && r.holds(f))
-	}
-	if !f.Eager {
-		return
-	}
-	for k, offer := range f.Offers {
-		if k.DomainID == domainID && (offer.Live || offer.Active) && !f.Filter.Excludes(k) {
-			facts.LiveEager = true
-			return
+		if facts := all[k.DomainID]; wanted && !facts.Demand {
+			facts.Demand = true
+			all[k.DomainID] = facts
 		}
 	}
+	for k, r := range l.flows {
+		if !r.holds(f) {
+			continue
+		}
+		if facts := all[k.DomainID]; !facts.Hold {
+			facts.Hold = true
+			all[k.DomainID] = facts
+		}
+	}
+	if !f.Eager {
+		return all
+	}
+	for k, offer := range f.Offers {
+		if facts := all[k.DomainID]; !facts.LiveEager && (offer.Live || offer.Active) && !f.Filter.Excludes(k) {
+			facts.LiveEager = true
+			all[k.DomainID] = facts
+		}
+	}
+	return all
 }
 
 // tellDomain reports a removal that is refused or only rehearsed, once a change.

@@ -87,6 +87,7 @@ func (e Event) View() EventView {
 // ViewMirrors gives the body of GET /api/v1/mirrors from the facts of a pass
 // and what it decided. Never nil: an empty list is [].
 func ViewMirrors(f Facts, out Outcome) []DomainView {
+	f.listings = listingsOf(f.Peers)
 	views := []DomainView{}
 	where := map[string]int{}
 	onDisk := map[string]DomainOnDisk{}
