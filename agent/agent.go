@@ -38,19 +38,20 @@ type Agent struct {
 	tai    int  // kernel TAI offset at start, seconds
 	tmpfs  bool // the MXL root is a tmpfs
 
-	scanner  *mxl.Scanner
-	links    *peers.LinkWatch
-	table    *peers.Table
-	client   *peers.Client
-	room     *mirror.Room
-	readers  *mirror.ReaderCheck
-	surveys  surveys
-	mirrors  *mirrorDeeds
-	sources  *sources
-	hub      *httpapi.Hub
-	server   *httpapi.Server
-	nmos     *nmosSide // nil when NMOS is off
-	pullDeps pullDeps
+	scanner      *mxl.Scanner
+	links        *peers.LinkWatch
+	linksChanged <-chan struct{} // the reconcile loop's
+	table        *peers.Table
+	client       *peers.Client
+	room         *mirror.Room
+	readers      *mirror.ReaderCheck
+	surveys      surveys
+	mirrors      *mirrorDeeds
+	sources      *sources
+	hub          *httpapi.Hub
+	server       *httpapi.Server
+	nmos         *nmosSide // nil when NMOS is off
+	pullDeps     pullDeps
 
 	queuePairs   queuePairs
 	rdmaCounters *rdmaCounters
@@ -117,6 +118,7 @@ func New(store *config.Store, log *slog.Logger) (*Agent, error) {
 	a.mirrors.note = a.results.note
 
 	a.links = peers.NewLinkWatch("/sys", log)
+	a.linksChanged = a.links.Subscribe()
 	a.client = peers.NewClient()
 	a.table = peers.NewTable(peers.Config{
 		HostID: cfg.HostID, BootID: a.bootID, FabricInterface: cfg.FabricInterface, Static: staticPeers(cfg),
@@ -298,7 +300,7 @@ func (a *Agent) scheduling() fabrics.Scheduling {
 func (a *Agent) openTarget(s targetSetup) (targetLane, error) {
 	return fabrics.OpenTarget(fabrics.TargetConfig{
 		Discrete: s.Writer.Discrete, Continuous: s.Writer.Continuous, FlowID: s.Flow, Provider: s.Provider,
-		Address: s.Address, Port: s.Port, Scheduling: a.scheduling(), Log: a.log,
+		Address: s.Address, Port: s.Port, Peers: s.Peers, SecretOnly: s.SecretOnly, Scheduling: a.scheduling(), Log: a.log,
 	})
 }
 

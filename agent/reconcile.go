@@ -54,7 +54,7 @@ func (a *Agent) reconcile(ctx context.Context) {
 		case <-a.scanner.Changed():
 		case <-a.table.Changed():
 		case <-a.observerChanges():
-		case <-a.links.Changed():
+		case <-a.linksChanged:
 		case <-a.store.Changed():
 			a.configChanged()
 		}
@@ -280,6 +280,7 @@ func (a *Agent) wishFor(key pullKey, p *peers.Peer, route sourceRoute, originAct
 			OriginActive: originActive, MirrorReady: flow != nil, MirrorGeneration: generation,
 		},
 		ControlURL: p.ControlURL, Provider: route.Provider, Fallback: route.Fallback, Address: route.Address,
+		From: peerAddresses(p),
 	}
 	if flow != nil {
 		w.Writer = mirrorWriter{Discrete: flow.Discrete, Continuous: flow.Continuous}

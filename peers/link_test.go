@@ -91,23 +91,21 @@ func TestLinkWatchRuns(t *testing.T) {
 	if link := LinkOf("127.0.0.1", w.Interfaces()); !link.Up || link.Interface != "lo" {
 		t.Errorf("loopback: %+v of %+v", link, w.Interfaces())
 	}
-	<-w.Changed() // the first scan
+	first, second := w.Subscribe(), w.Subscribe()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		w.Run(ctx)
 	}()
-	// The same scan is no change; another one is seen within a rescan.
-	select {
-	case <-w.Changed():
-	default:
-	}
 	w.current.Store(&[]Interface{{Name: "gone"}})
-	select {
-	case <-w.Changed():
-	case <-time.After(5 * linkRescan):
-		t.Error("a difference was not seen")
+	// The difference is seen within a rescan, and every subscriber hears of it.
+	for _, changed := range []<-chan struct{}{first, second} {
+		select {
+		case <-changed:
+		case <-time.After(5 * linkRescan):
+			t.Error("a difference was not seen")
+		}
 	}
 	cancel()
 	select {

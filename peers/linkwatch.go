@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -33,14 +34,17 @@ const (
 type LinkWatch struct {
 	sysRoot string
 	log     *slog.Logger
-	changed chan struct{}
+
+	mu      sync.Mutex
+	changed []chan struct{} // one for each subscriber
+
 	current atomic.Pointer[[]Interface]
 	used    atomic.Pointer[[]Interface] // whose carrier is read often
 }
 
 // NewLinkWatch scans the interfaces once. sysRoot is "/sys".
 func NewLinkWatch(sysRoot string, log *slog.Logger) *LinkWatch {
-	w := &LinkWatch{sysRoot: sysRoot, log: log, changed: make(chan struct{}, 1)}
+	w := &LinkWatch{sysRoot: sysRoot, log: log}
 	w.current.Store(new([]Interface))
 	w.Use()
 	w.look()
@@ -76,9 +80,16 @@ func (w *LinkWatch) carrierMoved() bool {
 // Interfaces is the last scan.
 func (w *LinkWatch) Interfaces() []Interface { return *w.current.Load() }
 
-// Changed receives a value after a scan differed from the one before. Its
-// capacity is 1, for one reader.
-func (w *LinkWatch) Changed() <-chan struct{} { return w.changed }
+// Subscribe gives a channel that receives a value after a scan differed from the
+// one before. Its capacity is 1, for one reader: everybody who wants to know
+// subscribes, or one takes what the other should have heard.
+func (w *LinkWatch) Subscribe() <-chan struct{} {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	c := make(chan struct{}, 1)
+	w.changed = append(w.changed, c)
+	return c
+}
 
 // look scans and reports whether anything is different.
 func (w *LinkWatch) look() {
@@ -93,7 +104,16 @@ func (w *LinkWatch) look() {
 		return
 	}
 	w.current.Store(&now)
-	wake(w.changed)
+	w.tell()
+}
+
+// tell wakes every subscriber.
+func (w *LinkWatch) tell() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, c := range w.changed {
+		wake(c)
+	}
 }
 
 func sameInterface(a, b Interface) bool {

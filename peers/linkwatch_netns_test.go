@@ -68,6 +68,7 @@ func TestLinkWatchEvents(t *testing.T) {
 	must(syscall.Mount("sysfs", sys, "sysfs", 0, ""))
 	defer func() { must(syscall.Unmount(sys, 0)) }()
 	w := NewLinkWatch(sys, slog.New(slog.NewTextHandler(io.Discard, nil)))
+	changed := w.Subscribe()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {
@@ -85,7 +86,7 @@ func TestLinkWatchEvents(t *testing.T) {
 		deadline := time.After(5 * time.Second)
 		for LinkOf("192.0.2.1", w.Interfaces()).Up != want {
 			select {
-			case <-w.Changed():
+			case <-changed:
 				w.Use("e1")
 			case <-deadline:
 				t.Fatalf("%s is not seen: %+v", what, w.Interfaces())
@@ -101,7 +102,7 @@ func TestLinkWatchEvents(t *testing.T) {
 	}
 	deadline := time.Now().Add(5 * time.Second)
 	for !LinkOf("192.0.2.1", w.Interfaces()).Up && time.Now().Before(deadline) {
-		<-w.Changed()
+		<-changed
 		w.Use("e1")
 	}
 	must(netlink.LinkSetDown(e2))

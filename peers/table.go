@@ -150,7 +150,7 @@ func (t *Table) Run(ctx context.Context) {
 	defer cancel()
 	var linksChanged <-chan struct{}
 	if t.cfg.Links != nil {
-		linksChanged = t.cfg.Links.Changed()
+		linksChanged = t.cfg.Links.Subscribe()
 	}
 	for {
 		t.enrol(ctx, &running)

@@ -288,7 +288,7 @@ func TestTableLinks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
 		now := []Interface{{Name: "e1", Addrs: addrs("192.0.2.1"), Carrier: true, OperState: "up"}}
-		watch := &LinkWatch{changed: make(chan struct{}, 1)}
+		watch := &LinkWatch{}
 		watch.current.Store(&now)
 		watch.Use()
 		table, lines := running(t, f, Config{Links: watch, FabricInterface: "192.0.2.1",
@@ -304,7 +304,7 @@ func TestTableLinks(t *testing.T) {
 			{Name: "e2", Addrs: addrs("198.51.100.1"), Carrier: true, OperState: "up"},
 		}
 		watch.current.Store(&next)
-		wake(watch.changed)
+		watch.tell()
 		synctest.Wait()
 		b, _ = table.Peer("b")
 		c, _ = table.Peer("c")
