@@ -62,7 +62,7 @@ type explainStep struct {
 	Peer   string `json:"peer,omitempty"` // the destination, on the host that sends
 	OK     *bool  `json:"ok"`
 	What   string `json:"what"`
-	Remedy string `json:"remedy,omitempty"` // of a broken step
+	Remedy string `json:"remedy,omitempty"` // of a step that is not in order
 }
 
 // explanation is the answer of GET /api/v1/explain/{domain}/{flow}.
@@ -94,6 +94,12 @@ func (c *chain) open(step, format string, args ...any) {
 	c.steps = append(c.steps, explainStep{Step: step, What: fmt.Sprintf(format, args...)})
 }
 
+// unwanted is a step that nobody has asked for: no fault, and nothing flows.
+func (c *chain) unwanted(step, remedy, format string, args ...any) {
+	c.open(step, format, args...)
+	c.steps[len(c.steps)-1].Remedy = remedy
+}
+
 // explain walks the chain of one flow. It is pure.
 func explain(f explainFacts) explanation {
 	e := explanation{HostID: f.HostID, DomainID: f.Key.DomainID, FlowID: f.Key.FlowID.String(), Role: roleDestination}
@@ -118,8 +124,16 @@ func explain(f explainFacts) explanation {
 			e.Summary = s.Step + ": " + s.What
 		}
 	}
-	if e.OK {
+	switch {
+	case e.OK:
 		e.Summary = "Everything is in order: " + c.steps[len(c.steps)-1].What
+	case e.Broken == "":
+		for _, s := range c.steps {
+			if s.OK == nil {
+				e.Summary = "Nothing is broken. " + s.What
+				break
+			}
+		}
 	}
 	return e
 }

@@ -22,7 +22,7 @@ func (f *explainFacts) explainSource(c *chain) {
 				down = append(down, f.Peers[i].HostID)
 			}
 		}
-		what := "No other host asks for this flow"
+		what := "Nobody asks for this flow: no agent of another host wants it here now"
 		if len(up) > 0 {
 			what += "; known and answering: " + fewOf(up)
 		}
@@ -32,7 +32,7 @@ func (f *explainFacts) explainSource(c *chain) {
 		if len(up)+len(down) == 0 {
 			what += ", and no other agent is known"
 		}
-		c.bad(stepDemand, "Readers of this host need no replication. Explain the flow on the host whose receiver should get it.", "%s.", what)
+		c.unwanted(stepDemand, "Readers of this host need no replication. Explain the flow on the host whose receiver should get it.", "%s.", what)
 		return
 	}
 	dests := make([]string, len(f.Sends))

@@ -236,8 +236,7 @@ func TestExplainSource(t *testing.T) {
 		{"not replicable", func(s *situation) { s.local.Flows[0].Reason = "header of another version" }, stepOrigin, "another version", "made these files"},
 		{"no writer", func(s *situation) { s.local.Flows[0].Active = false }, stepOrigin, "no writer holds it", "Start its writer"},
 		{"silent", func(s *situation) { s.local.Flows[0].Live = false }, stepOrigin, "writes nothing now", "clock"},
-		{"nobody asks", func(s *situation) { s.sends = nil }, stepDemand, "answering: node-a", "whose receiver"},
-		{"nobody there", func(s *situation) { s.sends = nil; s.down("connect") }, stepDemand, "not answering: node-a", "whose receiver"},
+		{"nobody asks for what nobody writes", func(s *situation) { s.sends, s.local.Flows[0].Active = nil, false }, stepOrigin, "no writer holds it", "Start its writer"},
 		{"destination unknown", func(s *situation) { s.sends[0].Dest = "node-z" }, stepPeer, "node-z is not known", "PEERS"},
 		{"destination down", func(s *situation) { s.down("recv") }, stepPeer, "recv", "load"},
 		{"own link down", func(s *situation) { s.route.LinkUp, s.route.LinkReason = false, "no carrier on eth1" }, stepLink, "no carrier", "cable"},
@@ -262,6 +261,36 @@ func TestExplainSource(t *testing.T) {
 				if served != (step.Peer != "") {
 					t.Errorf("step %s names the destination %q", step.Step, step.Peer)
 				}
+			}
+		})
+	}
+}
+
+// A flow that nobody asks for is not broken; the answer says that nobody asks, and
+// who could.
+func TestExplainUnwantedSource(t *testing.T) {
+	for _, c := range []struct {
+		name, what string
+		spoil      func(*situation)
+	}{
+		{"nobody asks", "known and answering: node-a", func(*situation) {}},
+		{"nobody there", "not answering: node-a", func(s *situation) { s.down("connect") }},
+		{"nobody known", "no other agent is known", func(s *situation) { s.pass.Peers = nil }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := orderly()
+			s.local = &mxl.DomainRecord{ID: explainedDomain, Class: mxl.DomainLocal, Path: "/mxl/studio",
+				Flows: []mxl.FlowRecord{{ID: uuid.MustParse(explainedFlow), Directory: explainedFlow + mxl.FlowSuffix, Active: true, Live: true, Def: &mxl.FlowDef{}}}}
+			s.pass.LocalDomains = []string{explainedDomain}
+			s.noMirror()
+			c.spoil(s)
+			e := explain(s.facts())
+			last := e.Steps[len(e.Steps)-1]
+			if e.OK || e.Broken != "" || last.Step != stepDemand || last.OK != nil {
+				t.Fatalf("%+v", e)
+			}
+			if !strings.HasPrefix(e.Summary, "Nothing is broken. Nobody asks for this flow") || !strings.Contains(last.What, c.what) || !strings.Contains(last.Remedy, "whose receiver") {
+				t.Errorf("%q, %+v", e.Summary, last)
 			}
 		})
 	}

@@ -6,7 +6,6 @@ package doctor
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/mxl-stack/mxl-fabrics-agent/agent/config"
@@ -36,6 +35,20 @@ type Report struct {
 	HostID   string    `json:"host_id"`
 	OK       bool      `json:"ok"` // nothing is worse than a note
 	Findings []Finding `json:"findings"`
+}
+
+// Worst is the worst state of any finding.
+func (r *Report) Worst() State {
+	worst := OK
+	for _, f := range r.Findings {
+		switch {
+		case f.State == Fail:
+			return Fail
+		case f.State == Warn, f.State == Note && worst == OK:
+			worst = f.State
+		}
+	}
+	return worst
 }
 
 // System is the host as the checks see it. Every function may be replaced in a
@@ -101,8 +114,9 @@ func Examine(ctx context.Context, sys *System, cfg *config.Config, invalid error
 	running := e.ports(ctx)
 	e.registry(ctx)
 	e.peers(ctx, running)
-	bad := slices.ContainsFunc(e.out, func(f Finding) bool { return f.State == Warn || f.State == Fail })
-	return Report{HostID: cfg.HostID, OK: !bad, Findings: e.out}
+	report := Report{HostID: cfg.HostID, Findings: e.out}
+	report.OK = report.Worst() == OK || report.Worst() == Note
+	return report
 }
 
 // overVerbs says whether any link of this host may use verbs.

@@ -10,12 +10,14 @@ import (
 	"github.com/mxl-stack/mxl-fabrics-agent/agent"
 )
 
-// Exit codes of the commands, for scripts.
+// Exit codes of the commands, for scripts and for monitoring: 0 to 3 are those
+// of monitoring plug-ins, 64 is EX_USAGE of sysexits.h, as 75 and 78 are from there.
 const (
 	exitOK          = 0
-	exitFindings    = 1 // a step is broken, something is wrong
-	exitUsage       = 2
-	exitUnreachable = 3 // the agent does not answer
+	exitWarning     = 1 // works, and will hurt; or nobody asks for the flow
+	exitBroken      = 2 // something does not work
+	exitUnreachable = 3 // the agent does not answer: nothing is known
+	exitUsage       = 64
 )
 
 const usage = `mxl-fabrics-agent                          run the agent; settings are environment variables
@@ -30,7 +32,8 @@ mxl-fabrics-agent version
   --for DUR     events: stop after this long, e.g. 10s
   --count N     events: stop after that many
 
-Exit codes: 0 all is well, 1 something is broken, 2 usage, 3 the agent does not answer.
+Exit codes: 0 all is well, 1 only warnings (explain: nobody asks for the flow),
+2 something is broken, 3 the agent does not answer, 64 usage.
 `
 
 // command is one run of a command.

@@ -134,12 +134,12 @@ func TestCommandsOfARunningAgent(t *testing.T) {
 
 	t.Run("explain", func(t *testing.T) {
 		code, stdout, _ := execute(t, environ, "explain", testDomain, testFlow)
-		if code != exitFindings || !strings.Contains(stdout, "node-a is the source") || !strings.Contains(stdout, "BROKEN  origin") || !strings.Contains(stdout, "> Check the flow id") {
+		if code != exitBroken || !strings.Contains(stdout, "node-a is the source") || !strings.Contains(stdout, "BROKEN  origin") || !strings.Contains(stdout, "> Check the flow id") {
 			t.Errorf("%d\n%s", code, stdout)
 		}
 		code, stdout, _ = execute(t, nil, "explain", testFlow, testFlow, "--json", "--url", at+"/api/v1/")
 		var e explained
-		if err := json.Unmarshal([]byte(stdout), &e); err != nil || code != exitFindings || e.Role != "destination" || len(e.Steps) == 0 {
+		if err := json.Unmarshal([]byte(stdout), &e); err != nil || code != exitBroken || e.Role != "destination" || len(e.Steps) == 0 {
 			t.Errorf("%d, %v\n%s", code, err, stdout)
 		}
 		if code, _, stderr := execute(t, environ, "explain", testDomain, "camera"); code != exitUsage || !strings.Contains(stderr, "not a UUID") {
@@ -152,7 +152,7 @@ func TestCommandsOfARunningAgent(t *testing.T) {
 		if err := json.Unmarshal([]byte(stdout), &doc); err != nil {
 			t.Fatal(err)
 		}
-		if doc.OK != (code == exitOK) || doc.OK != (len(doc.Findings) == 0) || !strings.Contains(string(doc.Status), "node-a") {
+		if code != exitOf(doc.Findings) || doc.OK != (code == exitOK) || doc.OK != (len(doc.Findings) == 0) || !strings.Contains(string(doc.Status), "node-a") {
 			t.Errorf("%d\n%s", code, stdout)
 		}
 		if _, stdout, _ := execute(t, environ, "status"); !strings.Contains(stdout, "node-a is ready") || !strings.Contains(stdout, "0 of 0 reachable") {
@@ -185,10 +185,25 @@ func TestCommandsOfARunningAgent(t *testing.T) {
 		if !held {
 			t.Errorf("the running agent is not recognised: %+v", report.Findings)
 		}
-		if code, stdout, _ := execute(t, []string{"SCAN_INTERVAL_MS=1"}, "doctor"); code != exitFindings || !strings.Contains(stdout, "SCAN_INTERVAL_MS") {
+		if code, stdout, _ := execute(t, []string{"SCAN_INTERVAL_MS=1"}, "doctor"); code != exitBroken || !strings.Contains(stdout, "SCAN_INTERVAL_MS") {
 			t.Errorf("%d\n%s", code, stdout)
 		}
 	})
+}
+
+func TestExitOf(t *testing.T) {
+	for _, c := range []struct {
+		list []finding
+		want int
+	}{
+		{nil, exitOK},
+		{[]finding{{warn, "a"}, {warn, "b"}}, exitWarning},
+		{[]finding{{warn, "a"}, {fail, "b"}}, exitBroken},
+	} {
+		if got := exitOf(c.list); got != c.want {
+			t.Errorf("%v: %d, want %d", c.list, got, c.want)
+		}
+	}
 }
 
 func TestStatusFindings(t *testing.T) {
@@ -199,16 +214,24 @@ func TestStatusFindings(t *testing.T) {
 	}
 	var o overview
 	document := `{"Ready":{"status":"not ready","reason":"no pass"},"Status":{"nmos_error":"no registry"},
-		"Peers":[{"host_id":"a","up":false,"error":"connect","link_up":false,"link_error":"no carrier"}],
+		"Peers":[{"host_id":"a","up":false,"error":"connect","link_up":false,"link_error":"no carrier"},{"host_id":"c","up":true,"link_up":true,"warning":"it answers as \"z\""}],
 		"Replications":[{"role":"source","flow_id":"f1","peer":"b","state":"error","last_error":"refused"},{"role":"destination","flow_id":"f2","peer":"a","state":"active","fallback":true}],
 		"Mirrors":[{"domain_id":"d","on_disk":true,"readers_known":false,"readers_error":"pid 1","flows":[{"flow_id":"f3","state":"replicating","health":{"state":"stale","reason":"peer_down"}},{"flow_id":"f4","state":"insufficient_space"}]}],
 		"Demand":{"receivers":[{"label":"r","mxl_domain_id":"x","mxl_flow_id":"y","state":"unresolved"}]}}`
 	if err := json.Unmarshal([]byte(document), &o); err != nil {
 		t.Fatal(err)
 	}
-	all := strings.Join(o.findings(), "\n")
-	for _, want := range []string{"not ready: no pass", "NMOS: no registry", "TAI offset is 0", "not on a tmpfs", "peer a is down: connect", "link to a is down: no carrier",
-		"flow f1, to b: error: refused", "flow f2, from a: tcp stands in", "readers are not known: pid 1", "flow f3 of d is stale: peer_down", "flow f4 of d: insufficient_space", "receiver r wants x/y: unresolved"} {
+	lines := []string{}
+	for _, f := range o.findings() {
+		lines = append(lines, f.State+" "+f.What)
+	}
+	if !slices.IsSortedFunc(o.findings(), func(a, b finding) int { return strings.Compare(a.State, b.State) }) {
+		t.Errorf("faults do not come first:\n%s", strings.Join(lines, "\n"))
+	}
+	all := strings.Join(lines, "\n")
+	for _, want := range []string{"fail not ready: no pass", "fail NMOS: no registry", "warn the kernel's TAI offset is 0", "warn the MXL root is not on a tmpfs", "fail peer a is down: connect", "fail the link to a is down: no carrier",
+		`warn peer c: it answers as "z"`, "fail flow f1, to b: error: refused", "warn flow f2, from a: tcp stands in", "warn mirror of d: its readers are not known: pid 1",
+		"fail mirror flow f3 of d is stale: peer_down", "fail mirror flow f4 of d: insufficient_space", "fail receiver r wants x/y: unresolved"} {
 		if !strings.Contains(all, want) {
 			t.Errorf("no %q in\n%s", want, all)
 		}

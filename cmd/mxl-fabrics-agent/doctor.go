@@ -26,8 +26,11 @@ func (c *command) doctor() int {
 			}
 		}
 	}
-	if !report.OK {
-		return exitFindings
+	switch report.Worst() {
+	case doctor.Fail:
+		return exitBroken
+	case doctor.Warn:
+		return exitWarning
 	}
 	return exitOK
 }

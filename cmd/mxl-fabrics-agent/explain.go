@@ -13,6 +13,7 @@ type explained struct {
 	FlowID   string `json:"flow_id"`
 	Role     string `json:"role"`
 	OK       bool   `json:"ok"`
+	Broken   string `json:"broken"`
 	Summary  string `json:"summary"`
 	Steps    []struct {
 		Step   string `json:"step"`
@@ -37,10 +38,13 @@ func (c *command) explain() int {
 	} else {
 		c.printExplanation(e)
 	}
-	if !e.OK {
-		return exitFindings
+	switch {
+	case e.OK:
+		return exitOK
+	case e.Broken == "":
+		return exitWarning // nobody asks
 	}
-	return exitOK
+	return exitBroken
 }
 
 func (c *command) printExplanation(e explained) {

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 )
 
 // overview is what status reads of the agent.
@@ -31,6 +33,7 @@ type overview struct {
 		Error     string `json:"error"`
 		LinkUp    bool   `json:"link_up"`
 		LinkError string `json:"link_error"`
+		Warning   string `json:"warning"`
 	}
 	Replications []struct {
 		Role      string `json:"role"`
@@ -64,11 +67,22 @@ type overview struct {
 	}
 }
 
+// finding is one thing that is wrong. State is "warn" or "fail", as of doctor.
+type finding struct {
+	State string `json:"state"`
+	What  string `json:"what"`
+}
+
+const (
+	warn = "warn" // works, and will hurt
+	fail = "fail" // does not work
+)
+
 // statusDocument is the output of status --json: the agent's own documents and
 // what is wrong.
 type statusDocument struct {
 	OK           bool            `json:"ok"`
-	Findings     []string        `json:"findings"`
+	Findings     []finding       `json:"findings"`
 	Ready        json.RawMessage `json:"ready"`
 	Status       json.RawMessage `json:"status"`
 	Info         json.RawMessage `json:"info"`
@@ -106,62 +120,77 @@ func (c *command) status() int {
 	} else {
 		c.printOverview(o, doc.Findings)
 	}
-	if !doc.OK {
-		return exitFindings
-	}
-	return exitOK
+	return exitOf(doc.Findings)
 }
 
-// findings are what is wrong, in words. It is pure.
-func (o *overview) findings() []string {
-	list := []string{}
-	add := func(format string, args ...any) { list = append(list, fmt.Sprintf(format, args...)) }
+// exitOf is the exit code that tells warnings from faults.
+func exitOf(list []finding) int {
+	code := exitOK
+	for _, f := range list {
+		if f.State == fail {
+			return exitBroken
+		}
+		code = exitWarning
+	}
+	return code
+}
+
+// findings are what is wrong, in words, faults before warnings. It is pure.
+func (o *overview) findings() []finding {
+	list := []finding{}
+	add := func(state, format string, args ...any) {
+		list = append(list, finding{state, fmt.Sprintf(format, args...)})
+	}
 	if o.Ready.Status != "ready" {
-		add("not ready: %s", o.Ready.Reason)
+		add(fail, "not ready: %s", o.Ready.Reason)
 	}
 	if o.Status.NMOSError != "" {
-		add("NMOS: %s", o.Status.NMOSError)
+		add(fail, "NMOS: %s", o.Status.NMOSError)
 	}
 	if o.Status.TAIOffset == 0 {
-		add("the kernel's TAI offset is 0")
+		add(warn, "the kernel's TAI offset is 0")
 	}
 	if !o.Status.Tmpfs {
-		add("the MXL root is not on a tmpfs")
+		add(warn, "the MXL root is not on a tmpfs")
 	}
 	for _, p := range o.Peers {
 		if !p.Up {
-			add("peer %s is down: %s", p.HostID, p.Error)
+			add(fail, "peer %s is down: %s", p.HostID, p.Error)
 		}
 		if !p.LinkUp {
-			add("the link to %s is down: %s", p.HostID, p.LinkError)
+			add(fail, "the link to %s is down: %s", p.HostID, p.LinkError)
+		}
+		if p.Warning != "" {
+			add(warn, "peer %s: %s", p.HostID, p.Warning)
 		}
 	}
 	for _, r := range o.Replications {
 		switch {
 		case r.State == "error" || r.State == "link_down":
-			add("flow %s, %s %s: %s: %s", r.FlowID, direction(r.Role), r.Peer, r.State, r.LastError)
+			add(fail, "flow %s, %s %s: %s: %s", r.FlowID, direction(r.Role), r.Peer, r.State, r.LastError)
 		case r.Fallback:
-			add("flow %s, %s %s: tcp stands in for verbs", r.FlowID, direction(r.Role), r.Peer)
+			add(warn, "flow %s, %s %s: tcp stands in for verbs", r.FlowID, direction(r.Role), r.Peer)
 		}
 	}
 	for _, m := range o.Mirrors {
 		if m.OnDisk && !m.ReadersKnown {
-			add("mirror of %s: its readers are not known: %s", m.DomainID, m.ReadersError)
+			add(warn, "mirror of %s: its readers are not known: %s", m.DomainID, m.ReadersError)
 		}
 		for _, f := range m.Flows {
 			switch {
 			case f.Health.State == "stale":
-				add("mirror flow %s of %s is stale: %s", f.FlowID, m.DomainID, f.Health.Reason)
+				add(fail, "mirror flow %s of %s is stale: %s", f.FlowID, m.DomainID, f.Health.Reason)
 			case f.State == "insufficient_space" || f.State == "conflict":
-				add("mirror flow %s of %s: %s", f.FlowID, m.DomainID, f.State)
+				add(fail, "mirror flow %s of %s: %s", f.FlowID, m.DomainID, f.State)
 			}
 		}
 	}
 	for _, r := range o.Demand.Receivers {
 		if r.State == "unresolved" || r.State == "stale_reference" {
-			add("receiver %s wants %s/%s: %s", r.Label, r.DomainID, r.FlowID, r.State)
+			add(fail, "receiver %s wants %s/%s: %s", r.Label, r.DomainID, r.FlowID, r.State)
 		}
 	}
+	slices.SortStableFunc(list, func(a, b finding) int { return cmp.Compare(a.State, b.State) })
 	return list
 }
 
@@ -172,7 +201,7 @@ func direction(role string) string {
 	return "from"
 }
 
-func (c *command) printOverview(o overview, findings []string) {
+func (c *command) printOverview(o overview, findings []finding) {
 	up := 0
 	for _, p := range o.Peers {
 		if p.Up && p.LinkUp {
@@ -200,6 +229,6 @@ func (c *command) printOverview(o overview, findings []string) {
 	fmt.Fprintf(c.stdout, "sent          %s\n", tally(states["source"]))
 	fmt.Fprintf(c.stdout, "mirrors       %d domains, %d flows: %s\n", len(o.Mirrors), flows, tally(health))
 	for _, f := range findings {
-		fmt.Fprintf(c.stdout, "! %s\n", f)
+		fmt.Fprintf(c.stdout, "%s  %s\n", f.State, f.What)
 	}
 }
