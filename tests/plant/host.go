@@ -46,9 +46,9 @@ type Host struct {
 	files     int // names of log files
 }
 
-// Do runs f on a thread inside the host's network namespace: sockets that it
+// Inside runs f on a thread inside the host's network namespace: sockets that it
 // opens are the host's, listeners too.
-func (h *Host) Do(f func() error) error { return h.namespace.do(f) }
+func (h *Host) Inside(f func() error) error { return h.namespace.do(f) }
 
 // mount gives the host an MXL root on a tmpfs of its own.
 func (h *Host) mount(root string, megabytes int) error {
@@ -148,7 +148,7 @@ func addresses(ctx context.Context, p *mesh.Process) (a nmosstandin.Addresses, e
 	return a, err
 }
 
-// stop ends all that runs at the host; what was stopped with SIGSTOP, too.
+// wake lets everything of the host go on that was stopped with SIGSTOP.
 func (h *Host) wake() {
 	for _, p := range append(h.own, h.Process) {
 		if p != nil {
