@@ -197,7 +197,7 @@ func (a *Agent) replications() []replicationRow {
 	tai := mxl.Now()
 	view := a.view.load()
 	for _, p := range a.pullIndex.all() {
-		v := p.seen.Load()
+		v := p.shown()
 		rows = append(rows, destinationRow(v, view.lagFacts(v), tai))
 	}
 	sortRows(rows)

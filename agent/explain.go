@@ -246,7 +246,7 @@ func (a *Agent) explainable(domainID string, flow uuid.UUID) explainFacts {
 	tai := mxl.Now()
 	for _, p := range a.pullIndex.all() {
 		if p.key.mirror() == f.Key {
-			v := p.seen.Load()
+			v := p.shown()
 			f.Pulls = append(f.Pulls, v)
 			grains, ms := lag(view.lagFacts(v), tai)
 			f.Lag[p.key] = flowLag{grains, ms}

@@ -207,7 +207,7 @@ func (a *Agent) laneMetrics(s *metrics.Snapshot, view *passView) {
 	}
 	tai := mxl.Now()
 	for _, p := range a.pullIndex.all() {
-		v := p.seen.Load()
+		v := p.shown()
 		row := destinationRow(v, view.lagFacts(v), tai)
 		s.Replications = append(s.Replications, metrics.Replication{
 			FlowID: row.FlowID, Peer: row.Peer, Role: row.Role, Provider: row.Provider, State: row.State,
