@@ -20,11 +20,7 @@ const orderWait = 15 * time.Second
 
 // getMirrors lists the mirror domains as the last pass saw them.
 func (a *Agent) getMirrors(w http.ResponseWriter, _ *http.Request) {
-	rows := a.view.load().mirrors
-	if rows == nil {
-		rows = []mirror.DomainView{}
-	}
-	httpapi.WriteJSON(w, http.StatusOK, rows)
+	httpapi.WriteJSON(w, http.StatusOK, a.view.load().mirrorList())
 }
 
 // removedMirror is the answer of DELETE /api/v1/mirrors/{domain_id}.

@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -57,92 +56,68 @@ type plan struct {
 // makePlan joins the facts. It is pure: the same facts and earlier choice give
 // the same plan. The decisions about mirrors are the ledger's.
 func makePlan(f passFacts, chosen map[nmos.FlowKey]string) plan {
-	p := plan{Offers: map[mirror.Key]offer{}, Chosen: map[nmos.FlowKey]string{}}
-	p.Facts = mirror.Facts{
-		Now: f.Now, TAI: f.TAI, Started: f.Started, Settings: f.Settings, NMOS: f.NMOS, RegistryAnswers: f.RegistryAnswers,
-		LocalDomains: set(f.LocalDomains), Foreign: set(f.Foreign), Peers: map[string]mirror.PeerFacts{},
-		Offers: map[mirror.Key]mirror.Offer{}, Demand: map[mirror.Key]bool{}, OnDisk: f.OnDisk, Readers: f.Readers, FreeBytes: f.FreeBytes,
-	}
-	var inventories []nmos.PeerInventory
-	for i := range f.Peers {
-		peer := &f.Peers[i]
-		facts := mirror.PeerFacts{Up: peer.Up, LinkUp: peer.Link.Up, Settled: peer.Settled}
-		_, facts.CountsAsDown = peer.Decides(f.Now)
-		if inv := peer.Offers(); inv != nil {
-			inventories = append(inventories, offered(peer.HostID, inv))
-			facts.Lists = listed(inv)
-		}
-		p.Facts.Peers[peer.HostID] = facts
-	}
-	p.Demand = nmos.ComputeDemand(nmos.DemandFacts{
-		Receivers: f.Receivers, LocalDomains: f.LocalDomains, Peers: inventories, Chosen: chosen,
-	})
-	onDisk := map[mirror.Key]bool{}
-	names := map[string]string{} // domain ids as they are spelled on disk or by a peer, by their lower case
-	for _, d := range f.OnDisk {
-		names[strings.ToLower(d.DomainID)] = d.DomainID
-		for _, flow := range d.Flows {
-			onDisk[flow.Key] = flow.Inode != 0
-		}
-	}
-	for i := range f.Peers {
-		p.takeOffers(&f.Peers[i], onDisk, names)
-	}
-	for _, e := range p.Demand.Entries {
-		id, err := uuid.Parse(e.Key.FlowID)
-		if err != nil {
-			continue
-		}
-		domain, known := names[e.Key.DomainID]
-		if !known {
-			domain = e.Key.DomainID
-		}
-		p.Facts.Demand[mirror.Key{DomainID: domain, FlowID: id}] = true
-	}
-	// A source that does not answer keeps its choice until another one offers
-	// the flow: it may merely be restarting.
-	for key, host := range chosen {
-		if _, have := p.Chosen[key]; !have {
-			if facts, known := p.Facts.Peers[host]; known && !facts.Up {
-				p.Chosen[key] = host
-			}
-		}
-	}
-	return p
+	p := newPlanner()
+	p.chosen = chosen
+	return p.plan(f)
 }
 
-// takeOffers adds the flows for which the peer was chosen.
-func (p *plan) takeOffers(peer *peers.Peer, onDisk map[mirror.Key]bool, names map[string]string) {
-	inv := peer.Offers()
-	if inv == nil {
-		return
+func newPlanner() *planner {
+	return &planner{listings: map[string]*listing{}, needs: map[mirror.Key]mirrorNeed{}}
+}
+
+// plan joins the facts of one pass.
+func (p *planner) plan(f passFacts) plan {
+	facts := mirror.Facts{
+		Now: f.Now, TAI: f.TAI, Started: f.Started, Settings: f.Settings, NMOS: f.NMOS, RegistryAnswers: f.RegistryAnswers,
+		LocalDomains: set(f.LocalDomains), Foreign: set(f.Foreign), Peers: make(map[string]mirror.PeerFacts, len(f.Peers)),
+		OnDisk: f.OnDisk, Readers: f.Readers, FreeBytes: f.FreeBytes,
 	}
-	for i := range inv.Domains {
-		domain := &inv.Domains[i]
-		names[strings.ToLower(domain.ID)] = domain.ID
-		for j := range domain.Flows {
-			flow := &domain.Flows[j]
-			key := nmos.NewFlowKey(domain.ID, flow.ID)
-			if o, ok := p.Demand.Origins[key]; !ok || o.HostID != peer.HostID {
-				continue
+	now := joined{
+		listings: make([]*listing, len(f.Peers)), up: make([]peerUp, len(f.Peers)),
+		receivers: f.Receivers, local: f.LocalDomains, onDisk: make([]string, len(f.OnDisk)),
+	}
+	for i := range f.Peers {
+		peer := &f.Peers[i]
+		about := mirror.PeerFacts{Up: peer.Up, LinkUp: peer.Link.Up, Settled: peer.Settled}
+		_, about.CountsAsDown = peer.Decides(f.Now)
+		now.up[i] = peerUp{peer.HostID, peer.Up}
+		if inv := peer.Offers(); inv != nil {
+			now.listings[i] = p.listing(peer.HostID, inv)
+			about.Lists = now.listings[i].lists
+		}
+		facts.Peers[peer.HostID] = about
+	}
+	flows := 0
+	for i := range f.OnDisk {
+		now.onDisk[i] = f.OnDisk[i].DomainID
+		flows += len(f.OnDisk[i].Flows)
+	}
+	onDisk := make(map[mirror.Key]bool, flows)
+	for i := range f.OnDisk {
+		for j := range f.OnDisk[i].Flows {
+			if flow := &f.OnDisk[i].Flows[j]; flow.Inode != 0 {
+				onDisk[flow.Key] = true
 			}
-			id, err := uuid.Parse(flow.ID)
-			if err != nil {
-				continue
-			}
-			k := mirror.Key{DomainID: domain.ID, FlowID: id}
-			o := offer{Source: peer.HostID, Domain: domain, Flow: flow}
-			p.Offers[k] = o
-			p.Chosen[key] = peer.HostID
-			facts := mirror.Offer{Host: peer.HostID, Active: flow.Active, Live: flow.Live, Head: flow.HeadIndex, PolledAt: peer.ReceivedAt}
-			if !onDisk[k] {
-				// An invalid definition needs nothing; making the mirror says what
-				// is wrong with it.
-				facts.NeedBytes, _ = o.origin(k).NeedBytes()
-			}
-			p.Facts.Offers[k] = facts
 		}
 	}
+	j := p.join(&f, now)
+	facts.Demand, facts.Offers = j.wanted, make(map[mirror.Key]mirror.Offer, len(j.picks))
+	out := plan{Demand: j.demand, Chosen: j.chosen, Offers: make(map[mirror.Key]offer, len(j.picks))}
+	for _, chosen := range j.picks {
+		peer := &f.Peers[chosen.peer]
+		domain := &peer.Inventory.Domains[chosen.flow.domain]
+		flow := &domain.Flows[chosen.flow.flow]
+		k := chosen.flow.key
+		o := offer{Source: peer.HostID, Domain: domain, Flow: flow}
+		of := mirror.Offer{Host: peer.HostID, Active: flow.Active, Live: flow.Live, Head: flow.HeadIndex, PolledAt: peer.ReceivedAt}
+		if !onDisk[k] {
+			of.NeedBytes = p.need(k, o)
+		}
+		out.Offers[k], facts.Offers[k] = o, of
+	}
+	p.forget(&facts)
+	out.Facts = facts
+	return out
 }
 
 // decide adds what the ledger decided.

@@ -20,20 +20,21 @@ const passEvery = 200 * time.Millisecond
 
 // loop is the state of the reconcile loop. Only its goroutine touches it.
 type loop struct {
-	chosen    map[nmos.FlowKey]string
-	ledger    *mirror.Ledger
-	pulls     map[pullKey]*pull
-	ensured   map[mirror.Key][]byte // definition the mirror was last made or compared with
-	tries     map[mirror.Key]*backoff
-	inactive  map[mirror.Key]time.Time // since when the origin of a running pull has had no writer
-	conflicts map[nmos.FlowKey]nmos.OriginConflict
-	devices   []string // whose carrier matters
-	stallsAt  time.Time
+	planner    *planner
+	ledger     *mirror.Ledger
+	pulls      map[pullKey]*pull
+	ensured    map[mirror.Key][]byte // definition the mirror was last made or compared with
+	tries      map[mirror.Key]*backoff
+	inactive   map[mirror.Key]time.Time // since when the origin of a running pull has had no writer
+	conflicts  map[nmos.FlowKey]nmos.OriginConflict
+	devices    []string // whose carrier matters
+	stallsAt   time.Time
+	metricsAt  time.Time // last handed to the metrics page
 }
 
 func newLoop() *loop {
 	return &loop{
-		ledger: mirror.NewLedger(), pulls: map[pullKey]*pull{}, ensured: map[mirror.Key][]byte{},
+		planner: newPlanner(), ledger: mirror.NewLedger(), pulls: map[pullKey]*pull{}, ensured: map[mirror.Key][]byte{},
 		tries: map[mirror.Key]*backoff{}, inactive: map[mirror.Key]time.Time{},
 		conflicts: map[nmos.FlowKey]nmos.OriginConflict{},
 	}
@@ -116,9 +117,8 @@ func (a *Agent) pass(ctx context.Context) {
 		var p plan
 		a.timing.measure("plan", func() {
 			facts = a.gather(cfg)
-			p = makePlan(facts, a.loop.chosen)
+			p = a.loop.planner.plan(facts)
 		})
-		a.loop.chosen = p.Chosen
 		a.timing.measure("health", func() { p.decide(a.loop.ledger.Pass(p.Facts)) })
 		a.tell(p.Outcome)
 		routes := a.routes(cfg, facts.Peers)
@@ -130,7 +130,7 @@ func (a *Agent) pass(ctx context.Context) {
 			a.ensureMirrors(ctx, p, facts)
 			a.steerPulls(ctx, p, facts, routes)
 			a.sweepSources(facts.Peers, routes)
-			a.logStalls(facts.Now)
+			a.lookAtLanes(facts.Now)
 		})
 		a.reportQueuePairs(cfg)
 		a.publish(cfg, facts, p)
@@ -152,13 +152,14 @@ func (a *Agent) routes(cfg *config.Config, list []peers.Peer) map[string]sourceR
 // open, is another file on disk than the one we hold, or whose origin has
 // another definition than before. What fails is tried again with a back-off.
 func (a *Agent) ensureMirrors(ctx context.Context, p plan, facts passFacts) {
-	inodes := map[mirror.Key]uint64{}
-	for _, d := range facts.OnDisk {
-		for _, f := range d.Flows {
-			inodes[f.Key] = f.Inode
+	remembered := 0
+	for i := range p.Outcome.Flows {
+		step := &p.Outcome.Flows[i]
+		k := step.Key
+		ensured, known := a.loop.ensured[k]
+		if known {
+			remembered++
 		}
-	}
-	for k, step := range p.Steps {
 		if step.Do != mirror.Ensure {
 			continue
 		}
@@ -167,7 +168,7 @@ func (a *Agent) ensureMirrors(ctx context.Context, p plan, facts passFacts) {
 			continue
 		}
 		flow, _ := a.mirrors.flow(k)
-		if flow != nil && inodes[k] == flow.Inode && bytes.Equal(a.loop.ensured[k], o.Flow.Def) {
+		if flow != nil && step.Inode == flow.Inode && bytes.Equal(ensured, o.Flow.Def) {
 			delete(a.loop.tries, k)
 			continue
 		}
@@ -184,10 +185,15 @@ func (a *Agent) ensureMirrors(ctx context.Context, p plan, facts passFacts) {
 			// then, and when it fails, the next try waits.
 			try.failed(facts.Now)
 			a.loop.ensured[k] = o.Flow.Def
+			if !known {
+				remembered++
+			}
 		}
 	}
 	gone := func(k mirror.Key) bool { return p.Steps[k] == nil }
-	maps.DeleteFunc(a.loop.ensured, func(k mirror.Key, _ []byte) bool { return gone(k) })
+	if remembered < len(a.loop.ensured) {
+		maps.DeleteFunc(a.loop.ensured, func(k mirror.Key, _ []byte) bool { return gone(k) })
+	}
 	maps.DeleteFunc(a.loop.tries, func(k mirror.Key, _ *backoff) bool { return gone(k) })
 }
 
@@ -198,9 +204,13 @@ func (a *Agent) steerPulls(ctx context.Context, p plan, facts passFacts, routes 
 		byHost[facts.Peers[i].HostID] = &facts.Peers[i]
 	}
 	wishes := map[pullKey]pullWish{}
-	for k, step := range p.Steps {
-		o, offered := p.Offers[k]
-		if step.Pull && offered {
+	for i := range p.Outcome.Flows {
+		step := &p.Outcome.Flows[i]
+		if !step.Pull {
+			continue
+		}
+		k := step.Key
+		if o, offered := p.Offers[k]; offered {
 			delete(a.loop.inactive, k)
 			key := pullKey{Peer: o.Source, Domain: k.DomainID, Flow: k.FlowID}
 			wishes[key] = a.wishFor(key, byHost[o.Source], routes[o.Source], true)

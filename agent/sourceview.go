@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"bytes"
 	"cmp"
 	"log/slog"
 	"slices"
@@ -80,7 +81,7 @@ func (s *sources) list() []sourceView {
 		views = append(views, v)
 	}
 	slices.SortFunc(views, func(a, b sourceView) int {
-		return cmp.Or(cmp.Compare(a.Flow.String(), b.Flow.String()), cmp.Compare(a.Dest, b.Dest))
+		return cmp.Or(bytes.Compare(a.Flow[:], b.Flow[:]), cmp.Compare(a.Dest, b.Dest))
 	})
 	return views
 }

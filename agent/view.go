@@ -2,7 +2,6 @@ package agent
 
 import (
 	"cmp"
-	"encoding/json"
 	"net/http"
 	"slices"
 	"strconv"
@@ -22,17 +21,17 @@ import (
 
 // passView is what one pass left for the API. It is never changed.
 type passView struct {
-	facts   passFacts
-	plan    plan
+	facts passFacts
+	plan  plan
+
+	listed  sync.Once
 	mirrors []mirror.DomainView
-	origins map[mirror.Key]originFact
 }
 
-// originFact is what the lag of a mirror flow needs of its origin.
-type originFact struct {
-	Rate       mxl.Rational
-	Continuous bool
-	Active     bool
+// mirrorList is the body of GET /api/v1/mirrors. It is made when somebody asks.
+func (v *passView) mirrorList() []mirror.DomainView {
+	v.listed.Do(func() { v.mirrors = mirror.ViewMirrors(v.plan.Facts, v.plan.Outcome) })
+	return v.mirrors
 }
 
 // viewOfPass hands the newest passView to the API.
@@ -47,50 +46,55 @@ func (v *viewOfPass) load() *passView {
 
 // lagFacts is what the lag of a pull's mirror follows from.
 func (v *passView) lagFacts(d *destinationView) lagFacts {
-	o := v.origins[d.Key.mirror()]
-	return lagFacts{
-		Rate: o.Rate, Continuous: o.Continuous, BatchSamples: d.BatchSamples, MirrorHead: d.headNow(), HasGrain: d.HasHead,
-		OriginActive: o.Active, HeadMovedAt: d.HeadMovedAt, OriginSilent: d.OriginSilent,
+	f := lagFacts{
+		BatchSamples: d.BatchSamples, MirrorHead: d.headNow(), HasGrain: d.HasHead, HeadMovedAt: d.HeadMovedAt, OriginSilent: d.OriginSilent,
 	}
+	if o, offered := v.plan.Offers[d.Key.mirror()]; offered {
+		f.Rate = mxl.Rational{Numerator: o.Flow.GrainRate.Numerator, Denominator: o.Flow.GrainRate.Denominator}
+		f.Continuous, f.OriginActive = o.Flow.Continuous(), o.Flow.Active
+	}
+	return f
 }
+
+// metricsEvery is how often the reconcile loop hands its state to the metrics page.
+const metricsEvery = time.Second
 
 // lastSaid remembers what was last published about a subject, so that repeats
 // are not events.
 type lastSaid struct {
 	mu   sync.Mutex
-	said map[string]string
+	said map[string]any
 }
 
+// maxSaid bounds the memory of subjects that others name.
+const maxSaid = 16384
+
+// differs takes a value that can be compared with ==.
 func (l *lastSaid) differs(subject string, value any) bool {
-	text, err := json.Marshal(value)
-	if err != nil {
-		return true
-	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.said == nil {
-		l.said = map[string]string{}
-	}
-	if l.said[subject] == string(text) {
+	if before, known := l.said[subject]; known && before == value {
 		return false
 	}
-	l.said[subject] = string(text)
+	if l.said == nil || len(l.said) >= maxSaid {
+		l.said = map[string]any{}
+	}
+	l.said[subject] = value
 	return true
 }
 
 // publish leaves the outcome of a pass for the API, the metrics and the event
 // stream.
 func (a *Agent) publish(cfg *config.Config, facts passFacts, p plan) {
-	view := &passView{facts: facts, plan: p, mirrors: mirror.ViewMirrors(p.Facts, p.Outcome), origins: make(map[mirror.Key]originFact, len(p.Offers))}
-	for k, o := range p.Offers {
-		view.origins[k] = originFact{
-			Rate:       mxl.Rational{Numerator: o.Flow.GrainRate.Numerator, Denominator: o.Flow.GrainRate.Denominator},
-			Continuous: o.Flow.Continuous(), Active: o.Flow.Active,
-		}
-	}
+	view := &passView{facts: facts, plan: p}
 	a.view.p.Store(view)
 	a.publishEvents(facts)
-	a.timing.measure("metrics", func() { a.page.Set(a.metricsOf(cfg, facts, view)) })
+	// A scrape looks for itself. Between scrapes the page only has to see what
+	// comes and goes, so that its counters keep the counts of it.
+	if facts.Now.Sub(a.loop.metricsAt) >= metricsEvery {
+		a.loop.metricsAt = facts.Now
+		a.timing.measure("metrics", func() { a.page.Set(a.metricsOf(cfg, facts, view)) })
+	}
 }
 
 func (a *Agent) publishEvents(facts passFacts) {
@@ -154,7 +158,7 @@ func (a *Agent) metricsOf(cfg *config.Config, facts passFacts, view *passView) m
 		s.Demand[string(d.State)]++
 	}
 	a.timing.measure("lanes", func() { a.laneMetrics(&s, view) })
-	for _, m := range view.mirrors {
+	for _, m := range view.mirrorList() {
 		if m.OnDisk {
 			s.MirrorDomains[string(m.State)]++
 		}

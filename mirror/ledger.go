@@ -50,6 +50,7 @@ type FlowStep struct {
 	Pull      bool          // a replication is to run
 	Missing   time.Duration // how long its origin has been missing, for missing_s
 	OnDisk    bool
+	Inode     uint64 // of its data file, 0 when it is not on disk
 	MediaType string
 	Format    string // "discrete" or "continuous"
 	Health    Health
@@ -189,7 +190,7 @@ func (l *Ledger) flow(f *Facts, k Key, on FlowOnDisk, onDisk bool, source string
 	}
 	r.clocks(f, k, offered && !offer.Active)
 	hold := r.holds(f)
-	step := FlowStep{Key: k, Peer: r.host, OnDisk: onDisk}
+	step := FlowStep{Key: k, Peer: r.host, OnDisk: onDisk, Inode: on.Inode}
 	if offered {
 		step.Peer = offer.Host // grains come from there, whoever the marker names
 	}
