@@ -9,6 +9,23 @@ import (
 // events say: an original publishes an event on every pass of 200 ms.
 const pollGap = 200 * time.Millisecond
 
+// A peer that stops answering restarts more often than not, and every flow from it
+// waits for the poll that finds it again: it is asked every downGap for
+// downPatience, and at the interval after that.
+const (
+	downGap      = 250 * time.Millisecond
+	downPatience = 15 * time.Second
+)
+
+// nextPoll is the time from the end of one poll to the next; goodAt is when the
+// peer last answered, or was first asked.
+func nextPoll(interval time.Duration, failed bool, goodAt, now time.Time) time.Duration {
+	if failed && now.Sub(goodAt) < downPatience {
+		return max(pollGap, min(interval, downGap))
+	}
+	return max(pollGap, interval)
+}
+
 // reading is what one poll brought; err belongs to either request.
 type reading struct {
 	info      Info
@@ -19,6 +36,7 @@ type reading struct {
 
 // poll asks one peer until ctx is done.
 func (t *Table) poll(ctx context.Context, e *entry, controlURL string) {
+	goodAt := time.Now()
 	for {
 		began := time.Now()
 		r := t.ask(ctx, controlURL)
@@ -32,8 +50,11 @@ func (t *Table) poll(ctx context.Context, e *entry, controlURL string) {
 		if !pause(ctx, pollGap, nil) {
 			return
 		}
+		if r.err == nil {
+			goodAt = r.at
+		}
 		t.mu.Lock()
-		rest := max(0, t.interval-pollGap)
+		rest := nextPoll(t.interval, r.err != nil && controlURL != "", goodAt, time.Now()) - pollGap
 		t.mu.Unlock()
 		if !pause(ctx, rest, e.sooner) {
 			return

@@ -93,3 +93,23 @@ func TestWants(t *testing.T) {
 		}
 	}
 }
+
+func TestNextPoll(t *testing.T) {
+	now := time.Now()
+	for name, tc := range map[string]struct {
+		interval time.Duration
+		failed   bool
+		since    time.Duration // since the last good poll
+		want     time.Duration
+	}{
+		"a good poll":               {2 * time.Second, false, 0, 2 * time.Second},
+		"a failed one":              {2 * time.Second, true, time.Second, downGap},
+		"away for long":             {2 * time.Second, true, downPatience, 2 * time.Second},
+		"an interval shorter yet":   {210 * time.Millisecond, true, time.Second, 210 * time.Millisecond},
+		"never sooner than the gap": {100 * time.Millisecond, true, time.Second, pollGap},
+	} {
+		if got := nextPoll(tc.interval, tc.failed, now.Add(-tc.since), now); got != tc.want {
+			t.Errorf("%s: %v, want %v", name, got, tc.want)
+		}
+	}
+}
