@@ -94,7 +94,7 @@ func New(store *config.Store, log *slog.Logger) (*Agent, error) {
 	}
 	var err error
 	a.scanner, err = mxl.NewScanner(mxl.ScannerConfig{
-		Root: cfg.ScanPath, HostID: cfg.HostID, Interval: cfg.ScanInterval.Duration(), Log: log,
+		Root: cfg.ScanPath, HostID: cfg.HostID, Interval: cfg.ScanInterval.Duration(), SkipMirrors: true, Log: log,
 		Scanned: func(took time.Duration) { a.timing.add("inventory_scan", took) },
 	})
 	if err != nil {

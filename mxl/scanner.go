@@ -19,6 +19,10 @@ type ScannerConfig struct {
 	Log      *slog.Logger  // nil discards
 	Now      func() uint64 // TAI in ns; nil is Now
 
+	// SkipMirrors leaves the flows of our own mirrors out: whoever makes those knows them, and there may be many more of
+	// them than of local flows.
+	SkipMirrors bool
+
 	// Scanned, when set, hears how long each scan took. It is called from the scanner's goroutine and must not block.
 	Scanned func(took time.Duration)
 }
@@ -112,7 +116,7 @@ func (s *Scanner) Run(ctx context.Context) error {
 	}
 	defer st.close()
 	defer s.heads.close()
-	st.missingGrace = scanMissingGrace
+	st.missingGrace, st.skipMirrors = scanMissingGrace, s.cfg.SkipMirrors
 	watch := newScanWatch(s.cfg.Root, s.openWatcher, s.addWatch)
 	defer watch.close()
 

@@ -125,6 +125,11 @@ func (s *scan) examineDomain(name string, k *knownDomain) (gone bool, err error)
 	if err := s.identity(name, fd, k); err != nil || !k.defined {
 		return false, err
 	}
+	if s.skipMirrors && k.record.Class == DomainMirror {
+		clear(k.flows)
+		k.record.Flows, k.notes = nil, nil
+		return false, nil
+	}
 	return false, s.contents(name, dir, k)
 }
 

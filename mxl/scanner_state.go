@@ -14,6 +14,7 @@ type scanState struct {
 	path, hostID string
 	now          func() uint64 // TAI ns
 	missingGrace time.Duration // 0 lists a flow without its files at once
+	skipMirrors  bool          // see ScannerConfig
 
 	root    *scanRoot
 	known   map[string]*knownDomain // subdirectories of the root
@@ -39,6 +40,7 @@ type scan struct {
 	now          time.Time
 	pause        func()
 	missingGrace time.Duration // how long a flow without data is not listed
+	skipMirrors  bool
 	young        bool
 	trouble      error
 }
@@ -151,7 +153,7 @@ func (st *scanState) some(names map[string]bool) {
 func (st *scanState) pass() *scan {
 	st.number++
 	return &scan{root: st.root, path: st.path, hostID: st.hostID, number: st.number, tai: st.now(), now: time.Now(),
-		missingGrace: st.missingGrace, pause: func() { time.Sleep(200 * time.Microsecond) }}
+		missingGrace: st.missingGrace, skipMirrors: st.skipMirrors, pause: func() { time.Sleep(200 * time.Microsecond) }}
 }
 
 // snapshot is what the newest scans found. Revision and Notice are the caller's.

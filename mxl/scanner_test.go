@@ -362,3 +362,24 @@ func scanWaitFor(t testing.TB, what string, cond func() bool) {
 		}
 	}
 }
+
+func TestScannerLeavesTheFlowsOfOurMirrorsToTheirMaker(t *testing.T) {
+	root := scanTestRoot(t)
+	ours := `{"id":"x","x-mxl-fabrics-agent":{"mirror":true,"source_host_id":"far","owner_host_id":"here"}}`
+	scanTestFlow(t, scanTestDomain(t, root, "studio", `{"id":"dom-1"}`), uuid.New())
+	scanTestFlow(t, scanTestDomain(t, root, "mirror-x", ours), uuid.New())
+	for skip, want := range map[bool]int{false: 1, true: 0} {
+		st, err := newScanState(root, "here", Now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer st.close()
+		st.skipMirrors = skip
+		st.all()
+		snap := st.snapshot()
+		local, mirror := snap.Domain("dom-1", DomainLocal), snap.Domain("x", DomainMirror)
+		if local == nil || len(local.Flows) != 1 || mirror == nil || len(mirror.Flows) != want {
+			t.Errorf("skip %v: %+v", skip, snap.Domains)
+		}
+	}
+}
