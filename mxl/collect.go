@@ -3,8 +3,8 @@ package mxl
 import (
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"time"
 
@@ -38,8 +38,9 @@ func (d *Domain) CollectGarbage() ([]uuid.UUID, error) {
 func (d *Domain) RemoveFlow(id uuid.UUID) error { return d.removeUnheld(id, 0) }
 
 func (d *Domain) removeUnheld(id uuid.UUID, flags int) error {
-	dir := filepath.Join(d.path, FlowDirName(id))
-	dirFD, err := openDir(unix.AT_FDCWD, dir)
+	parentFD, name, dir := d.at(FlowDirName(id))
+	dirFD, err := openDir(parentFD, name)
+	runtime.KeepAlive(d)
 	if err != nil {
 		return probeError(dir, err)
 	}
@@ -54,15 +55,19 @@ func (d *Domain) removeUnheld(id uuid.UUID, flags int) error {
 	} else if err != nil {
 		return fileError("lock", dir, err)
 	}
-	_, err = removeLocked(dir, st)
+	_, err = removeLocked(dirFD, dir, st)
 	return err
 }
 
 // removeLocked removes a flow directory whose data file (st) the caller holds locked exclusively. It does nothing when
 // another directory has taken its place.
-func removeLocked(dir string, st unix.Stat_t) (removed bool, err error) {
+func removeLocked(dirFD int, dir string, st unix.Stat_t) (removed bool, err error) {
 	domain, name := filepath.Split(dir)
-	domainFD, err := openAt(unix.AT_FDCWD, domain, unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	// The directory it is in, whatever the path leads to by now.
+	domainFD, err := openAt(dirFD, "..", unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	if isMissing(err) {
+		return false, nil
+	}
 	if err != nil {
 		return false, fileError("open", domain, err)
 	}
@@ -77,16 +82,15 @@ func removeLocked(dir string, st unix.Stat_t) (removed bool, err error) {
 		}
 		return false, fileError("remove", dir, err)
 	}
-	away := filepath.Join(domain, temp)
 	var now unix.Stat_t
-	err = unix.Fstatat(unix.AT_FDCWD, filepath.Join(away, nameData), &now, unix.AT_SYMLINK_NOFOLLOW)
+	err = unix.Fstatat(domainFD, filepath.Join(temp, nameData), &now, unix.AT_SYMLINK_NOFOLLOW)
 	if err != nil || now.Ino != st.Ino || now.Dev != st.Dev {
 		if err := renameNoReplace(domainFD, temp, name); err != nil {
 			return false, fileError("restore", dir, err)
 		}
 		return false, nil
 	}
-	return true, removeTree(away)
+	return true, removeTreeAt(domainFD, temp, filepath.Join(domain, temp))
 }
 
 // removeIfLast deletes the flow of a writer that is about to close when it holds the only shared lock. A failed upgrade
@@ -99,15 +103,15 @@ func (f *flowFiles) removeIfLast() (bool, error) {
 	default:
 		return false, fileError("lock", f.dir, err)
 	}
-	return removeLocked(f.dir, unix.Stat_t{Ino: f.info.Inode, Dev: f.info.Device})
+	return removeLocked(f.dirFD, f.dir, unix.Stat_t{Ino: f.info.Inode, Dev: f.info.Device})
 }
 
 // SweepTemporaries removes what killed creators left behind: temporary directories whose data file nobody holds and that
 // were not changed for minAge (minutes). It returns how many there were.
 func (d *Domain) SweepTemporaries(minAge time.Duration) (int, error) {
-	entries, err := os.ReadDir(d.path)
+	entries, err := d.entries()
 	if err != nil {
-		return 0, fileError("list", d.path, err)
+		return 0, err
 	}
 	n := 0
 	var errs []error
@@ -115,15 +119,16 @@ func (d *Domain) SweepTemporaries(minAge time.Duration) (int, error) {
 		if !e.IsDir() || !strings.HasPrefix(e.Name(), tempPrefix) {
 			continue
 		}
-		path := filepath.Join(d.path, e.Name())
-		st, err := e.Info()
-		if err != nil || time.Since(st.ModTime()) < minAge {
+		parentFD, name, path := d.at(e.Name())
+		var st unix.Stat_t
+		err := unix.Fstatat(parentFD, name, &st, unix.AT_SYMLINK_NOFOLLOW)
+		if err != nil || time.Since(time.Unix(st.Mtim.Unix())) < minAge {
 			continue
 		}
-		if held, err := IsFlowActive(path); held || (err != nil && !errors.Is(err, ErrFlowNotFound)) {
+		if held, err := isActive(parentFD, name, path); held || (err != nil && !errors.Is(err, ErrFlowNotFound)) {
 			continue
 		}
-		if err := removeTree(path); err != nil {
+		if err := removeTreeAt(parentFD, name, path); err != nil {
 			errs = append(errs, err)
 			continue
 		}

@@ -27,7 +27,7 @@ func WithExactDepth() CreateOption { return func(c *creation) { c.exactDepth = t
 
 // creation builds a new flow in a temporary directory (MXL format reference §6).
 type creation struct {
-	domain     string
+	domain     *Domain
 	def        *FlowDef
 	info       FlowInfo
 	mode       uint32
@@ -49,7 +49,7 @@ func (d *Domain) plan(text []byte, opt FlowOptions, with []CreateOption) (*creat
 	if err := opt.Validate(); err != nil {
 		return nil, err
 	}
-	c := &creation{domain: d.path, def: def, uid: -1, gid: -1, domainFD: -1}
+	c := &creation{domain: d, def: def, uid: -1, gid: -1, domainFD: -1}
 	for _, o := range with {
 		o(c)
 	}
@@ -90,22 +90,22 @@ var errFlowExists = errors.New("mxl: flow exists")
 // descriptors of every file.
 func (c *creation) build() (err error) {
 	name := FlowDirName(c.def.ID)
-	c.files = flowFiles{dir: filepath.Join(c.domain, name), write: true, dirFD: -1, dataFD: -1}
+	c.files = flowFiles{dir: filepath.Join(c.domain.path, name), write: true, dirFD: -1, dataFD: -1}
 	defer func() {
-		closeFD(&c.domainFD)
+		defer closeFD(&c.domainFD)
 		if err == nil {
 			return
 		}
 		c.files.close()
 		if c.temp != "" {
-			if left := removeTree(filepath.Join(c.domain, c.temp)); left != nil {
-				err = errors.Join(err, left)
-			}
+			err = errors.Join(err, removeTreeAt(c.domainFD, c.temp, filepath.Join(c.domain.path, c.temp)))
 			c.temp = ""
 		}
 	}()
-	if c.domainFD, err = openAt(unix.AT_FDCWD, c.domain, unix.O_RDONLY|unix.O_DIRECTORY, 0); err != nil {
-		return fileError("open", c.domain, err)
+	parentFD, place := c.domain.place()
+	if c.domainFD, err = openAt(parentFD, place, unix.O_RDONLY|unix.O_DIRECTORY, 0); err != nil {
+		c.domainFD = -1
+		return fileError("open", c.domain.path, err)
 	}
 	if err := c.makeTemp(); err != nil {
 		return err
@@ -136,16 +136,16 @@ func (c *creation) makeTemp() error {
 		case unix.EEXIST:
 			continue
 		default:
-			return fileError("create flow in", c.domain, err)
+			return fileError("create flow in", c.domain.path, err)
 		}
 		fd, err := openDir(c.domainFD, name)
 		if err != nil {
-			return fileError("open", filepath.Join(c.domain, name), err)
+			return fileError("open", filepath.Join(c.domain.path, name), err)
 		}
 		c.files.dirFD = fd
 		return nil
 	}
-	return fmt.Errorf("mxl: create flow in %s: no free temporary name", c.domain)
+	return fmt.Errorf("mxl: create flow in %s: no free temporary name", c.domain.path)
 }
 
 func tempName() (string, error) {
@@ -322,9 +322,39 @@ func renameNoReplace(dirFD int, from, to string) error {
 	return err
 }
 
-func removeTree(path string) error {
-	if err := os.RemoveAll(path); err != nil {
-		return fileError("remove", path, err)
+// removeTreeAt removes what a name below an open directory is, with all that is in it. It follows no symbolic link, and it
+// is no error when nothing is there.
+func removeTreeAt(parentFD int, name, path string) error {
+	err := unix.Unlinkat(parentFD, name, 0)
+	if err == unix.EISDIR || err == unix.EPERM { // EPERM is what POSIX has for a directory
+		// An empty one goes without a descriptor, which there may be none of.
+		if err = unix.Unlinkat(parentFD, name, unix.AT_REMOVEDIR); err == unix.ENOTEMPTY || err == unix.EEXIST {
+			if err = emptyAt(parentFD, name, path); err == nil {
+				err = unix.Unlinkat(parentFD, name, unix.AT_REMOVEDIR)
+			}
+		}
+	}
+	if err == nil || err == unix.ENOENT {
+		return nil
+	}
+	return fileError("remove", path, err)
+}
+
+func emptyAt(parentFD int, name, path string) error {
+	fd, err := openDir(parentFD, name)
+	if err != nil {
+		return err
+	}
+	dir := os.NewFile(uintptr(fd), path)
+	defer dir.Close()
+	names, err := dir.Readdirnames(-1)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if err := removeTreeAt(fd, name, filepath.Join(path, name)); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -2,7 +2,7 @@ package mxl
 
 import (
 	"fmt"
-	"path/filepath"
+	"runtime"
 	"runtime/debug"
 	"sync/atomic"
 	"time"
@@ -56,8 +56,9 @@ func (d *Domain) OpenDiscreteReader(id uuid.UUID) (*DiscreteReader, error) {
 
 // openFiles opens the header of a flow that can be mapped.
 func (d *Domain) openFiles(id uuid.UUID, write bool) (flowFiles, error) {
-	dir := filepath.Join(d.path, FlowDirName(id))
-	files, err := openFlowFiles(unix.AT_FDCWD, dir, dir, write)
+	parentFD, name, dir := d.at(FlowDirName(id))
+	files, err := openFlowFilesFor(parentFD, name, dir, write)
+	runtime.KeepAlive(d)
 	if err != nil {
 		return files, err
 	}

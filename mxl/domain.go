@@ -32,9 +32,10 @@ func ParseFlowDirName(name string) (id uuid.UUID, ok bool) {
 	return id, err == nil && id.String() == stem
 }
 
-// Domain is a directory of flows (MXL format reference §1). It holds no resources and is safe for concurrent use.
+// Domain is a directory of flows (MXL format reference §1). It holds no resources of its own and is safe for concurrent use.
 type Domain struct {
 	path    string
+	dir     *os.File // of OpenDomainAt, nil when the domain is found by its path
 	options domainOptions
 	watch   *AccessWatch
 }
@@ -62,14 +63,67 @@ func OpenDomain(path string, opts ...DomainOption) (*Domain, error) {
 	if !st.IsDir() {
 		return nil, fmt.Errorf("%w: domain %s is not a directory", ErrInvalidArgument, path)
 	}
-	d := &Domain{path: real, options: readDomainOptions(real)}
+	d := &Domain{path: real, options: readDomainOptions(unix.AT_FDCWD, real, real)}
+	return d.with(opts), nil
+}
+
+// OpenDomainAt is OpenDomain for a directory that is open already: whatever its path leads to by now, flows are looked
+// for, made and removed in this very directory and nowhere else. The name of dir is used in messages and by the Check of
+// readers and writers, so it should be an absolute path. dir stays the caller's, and stays open for as long as the domain
+// is used; readers and writers that were opened do not need it.
+func OpenDomainAt(dir *os.File, opts ...DomainOption) (*Domain, error) {
+	st, err := dir.Stat()
+	if err != nil {
+		return nil, fileError("open domain", dir.Name(), err)
+	}
+	if !st.IsDir() {
+		return nil, fmt.Errorf("%w: domain %s is not a directory", ErrInvalidArgument, dir.Name())
+	}
+	d := &Domain{path: dir.Name(), dir: dir, options: readDomainOptions(int(dir.Fd()), ".", dir.Name())}
+	return d.with(opts), nil
+}
+
+func (d *Domain) with(opts []DomainOption) *Domain {
 	for _, o := range opts {
 		o(d)
 	}
 	if d.watch == nil {
 		d.watch = NewAccessWatch()
 	}
-	return d, nil
+	return d
+}
+
+// place says where the directory itself is opened: a name below a descriptor.
+func (d *Domain) place() (parentFD int, name string) {
+	if d.dir == nil {
+		return unix.AT_FDCWD, d.path
+	}
+	return int(d.dir.Fd()), "."
+}
+
+// at says where a directory of the domain is opened, a name below a descriptor, and gives its path for messages.
+func (d *Domain) at(name string) (parentFD int, below, path string) {
+	path = filepath.Join(d.path, name)
+	if d.dir == nil {
+		return unix.AT_FDCWD, path, path
+	}
+	return int(d.dir.Fd()), name, path
+}
+
+// entries lists the directory.
+func (d *Domain) entries() ([]os.DirEntry, error) {
+	parentFD, name := d.place()
+	fd, err := openAt(parentFD, name, unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return nil, fileError("list", d.path, err)
+	}
+	f := os.NewFile(uintptr(fd), d.path)
+	defer f.Close()
+	list, err := f.ReadDir(-1)
+	if err != nil {
+		return nil, fileError("list", d.path, err)
+	}
+	return list, nil
 }
 
 // Path returns the canonical path.
@@ -85,13 +139,16 @@ func (d *Domain) OptionsJSON() []byte { return d.options.text }
 func (d *Domain) OptionsError() error { return d.options.err }
 
 // Definition reads domain_def.json. errors.Is(err, fs.ErrNotExist) when there is none.
-func (d *Domain) Definition() (*DomainDef, error) { return ReadDomainDef(d.path) }
+func (d *Domain) Definition() (*DomainDef, error) {
+	parentFD, name := d.place()
+	return readDomainDef(parentFD, name, d.path)
+}
 
 // Flows lists the ids of the flow directories, sorted by id.
 func (d *Domain) Flows() ([]uuid.UUID, error) {
-	entries, err := os.ReadDir(d.path)
+	entries, err := d.entries()
 	if err != nil {
-		return nil, fileError("list", d.path, err)
+		return nil, err
 	}
 	var ids []uuid.UUID
 	for _, e := range entries {
@@ -105,12 +162,16 @@ func (d *Domain) Flows() ([]uuid.UUID, error) {
 
 // ReadFlowDef returns the bytes of flow_def.json, at most 1 MiB, no symbolic link. ErrFlowNotFound when there is none.
 func (d *Domain) ReadFlowDef(id uuid.UUID) ([]byte, error) {
-	return ReadFlowDefAt(filepath.Join(d.path, FlowDirName(id)))
+	return readFlowDef(d.at(FlowDirName(id)))
 }
 
 // ReadFlowDefAt is ReadFlowDef for a flow directory.
 func ReadFlowDefAt(flowDir string) ([]byte, error) {
-	dirFD, err := openDir(unix.AT_FDCWD, flowDir)
+	return readFlowDef(unix.AT_FDCWD, flowDir, flowDir)
+}
+
+func readFlowDef(parentFD int, name, flowDir string) ([]byte, error) {
+	dirFD, err := openDir(parentFD, name)
 	if err != nil {
 		return nil, probeError(flowDir, err)
 	}
@@ -124,5 +185,7 @@ func ReadFlowDefAt(flowDir string) ([]byte, error) {
 
 // FlowInfo reads the header of a flow, see ReadFlowInfo.
 func (d *Domain) FlowInfo(id uuid.UUID) (FlowInfo, error) {
-	return ReadFlowInfo(filepath.Join(d.path, FlowDirName(id)))
+	f, err := openFlowFiles(d.at(FlowDirName(id)))
+	defer f.close()
+	return f.info, err
 }

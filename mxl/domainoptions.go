@@ -29,9 +29,9 @@ type domainOptions struct {
 	err       error
 }
 
-func readDomainOptions(dir string) domainOptions {
+func readDomainOptions(parentFD int, name, dir string) domainOptions {
 	o := domainOptions{historyNS: DefaultHistoryNS}
-	text, err := readDomainText(dir, nameOptions)
+	text, err := readDomainText(parentFD, name, dir, nameOptions)
 	if errors.Is(err, fs.ErrNotExist) {
 		return o
 	}
@@ -46,13 +46,14 @@ func readDomainOptions(dir string) domainOptions {
 	return o
 }
 
-func readDomainText(dir, name string) ([]byte, error) {
-	dirFD, err := openAt(unix.AT_FDCWD, dir, unix.O_RDONLY|unix.O_DIRECTORY, 0)
+// readDomainText reads a file of the domain directory name below parentFD; dir is its path for messages.
+func readDomainText(parentFD int, name, dir, file string) ([]byte, error) {
+	dirFD, err := openAt(parentFD, name, unix.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
 		return nil, fileError("open", dir, err)
 	}
 	defer unix.Close(dirFD)
-	return readText(dirFD, dir, name)
+	return readText(dirFD, dir, file)
 }
 
 // ParseDomainOptions returns the history in nanoseconds that an options.json asks for, truncated. A missing or non-numeric
@@ -113,7 +114,11 @@ func ParseDomainDef(text []byte) (*DomainDef, error) {
 // ReadDomainDef reads domain_def.json in a domain directory, at most 1 MiB, no symbolic link.
 // errors.Is(err, fs.ErrNotExist) when there is none.
 func ReadDomainDef(domainDir string) (*DomainDef, error) {
-	text, err := readDomainText(domainDir, nameDomainDef)
+	return readDomainDef(unix.AT_FDCWD, domainDir, domainDir)
+}
+
+func readDomainDef(parentFD int, name, domainDir string) (*DomainDef, error) {
+	text, err := readDomainText(parentFD, name, domainDir, nameDomainDef)
 	if err != nil {
 		return nil, err
 	}

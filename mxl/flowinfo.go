@@ -40,7 +40,7 @@ type FlowInfo struct {
 // Symbolic links are refused. When the header is malformed the error (*MalformedError) says how and the info holds what
 // could be decoded. ErrFlowNotFound when there is no directory or no data file.
 func ReadFlowInfo(flowDir string) (FlowInfo, error) {
-	f, err := openFlowFiles(unix.AT_FDCWD, flowDir, flowDir, false)
+	f, err := openFlowFiles(unix.AT_FDCWD, flowDir, flowDir)
 	defer f.close()
 	return f.info, err
 }
@@ -48,7 +48,7 @@ func ReadFlowInfo(flowDir string) (FlowInfo, error) {
 // ReadFlowInfoAt is ReadFlowInfo for the flow of an id in the domain directory open as domainFD.
 func ReadFlowInfoAt(domainFD int, id uuid.UUID) (FlowInfo, error) {
 	name := FlowDirName(id)
-	f, err := openFlowFiles(domainFD, name, name, false)
+	f, err := openFlowFiles(domainFD, name, name)
 	defer f.close()
 	return f.info, err
 }
@@ -56,7 +56,17 @@ func ReadFlowInfoAt(domainFD int, id uuid.UUID) (FlowInfo, error) {
 // InspectFlow makes all the checks that opening a reader makes, on the header and on the size and version of every file,
 // without mapping. On an error the info holds what could be decoded.
 func InspectFlow(flowDir string) (FlowInfo, error) {
-	f, err := openFlowFiles(unix.AT_FDCWD, flowDir, flowDir, false)
+	return inspectFlow(unix.AT_FDCWD, flowDir, flowDir)
+}
+
+// InspectFlowAt is InspectFlow for the flow of an id in the domain directory open as domainFD.
+func InspectFlowAt(domainFD int, id uuid.UUID) (FlowInfo, error) {
+	name := FlowDirName(id)
+	return inspectFlow(domainFD, name, name)
+}
+
+func inspectFlow(parentFD int, name, dir string) (FlowInfo, error) {
+	f, err := openFlowFiles(parentFD, name, dir)
 	defer f.close()
 	if err != nil {
 		return f.info, err
@@ -87,9 +97,14 @@ type ringFile struct {
 	size int // bytes to map
 }
 
-// openFlowFiles opens the directory name below parentFD and its data file, locked shared for a writer.
+// openFlowFiles opens the directory name below parentFD and its data file for reading.
 // The result must be closed even when there is an error.
-func openFlowFiles(parentFD int, name, dir string, write bool) (f flowFiles, err error) {
+func openFlowFiles(parentFD int, name, dir string) (flowFiles, error) {
+	return openFlowFilesFor(parentFD, name, dir, false)
+}
+
+// openFlowFilesFor is openFlowFiles; for a writer the files are locked shared.
+func openFlowFilesFor(parentFD int, name, dir string, write bool) (f flowFiles, err error) {
 	f = flowFiles{dir: dir, write: write, dirFD: -1, dataFD: -1}
 	if f.dirFD, err = openDir(parentFD, name); err != nil {
 		f.dirFD = -1

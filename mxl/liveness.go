@@ -12,12 +12,14 @@ import (
 // few microseconds the probe holds an exclusive lock: a writer that opens just then must try again, and two probers can
 // see each other as a writer. Do not probe more often than needed.
 func (d *Domain) IsActive(id uuid.UUID) (bool, error) {
-	return IsFlowActive(filepath.Join(d.path, FlowDirName(id)))
+	return isActive(d.at(FlowDirName(id)))
 }
 
 // IsFlowActive is IsActive for a flow directory.
-func IsFlowActive(flowDir string) (bool, error) {
-	dirFD, err := openDir(unix.AT_FDCWD, flowDir)
+func IsFlowActive(flowDir string) (bool, error) { return isActive(unix.AT_FDCWD, flowDir, flowDir) }
+
+func isActive(parentFD int, name, flowDir string) (bool, error) {
+	dirFD, err := openDir(parentFD, name)
 	if err != nil {
 		return false, probeError(flowDir, err)
 	}

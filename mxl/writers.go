@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"runtime"
 
 	"github.com/google/uuid"
 	"golang.org/x/sys/unix"
@@ -61,8 +62,16 @@ func (d *Domain) newDiscreteWriter(files flowFiles) (*DiscreteWriter, error) {
 		return nil, err
 	}
 	d.ensureAccess(&w.files)
-	w.watch = d.watch.add(filepath.Join(files.dir, nameAccess), w.lastR)
+	w.watch = d.watch.add(d.accessPath(&files), w.lastR)
 	return w, nil
+}
+
+// accessPath names the access file for inotify, which takes no descriptor of a directory.
+func (d *Domain) accessPath(files *flowFiles) string {
+	if d.dir == nil {
+		return filepath.Join(files.dir, nameAccess)
+	}
+	return fmt.Sprintf("/proc/self/fd/%d/%s", files.dirFD, nameAccess)
 }
 
 // ensureAccess restores a missing access file: without it no SDK writer can open the flow (MXL format reference §6).
@@ -89,7 +98,7 @@ func (d *Domain) openForWriting(id uuid.UUID, discrete bool) (files flowFiles, e
 		if err == nil {
 			err = files.openRing(discrete)
 		}
-		if err == nil && !files.published() {
+		if err == nil && !d.published(id, &files) {
 			// A collector renamed it away while we opened it.
 			err = notFound(files.dir)
 			files.close()
@@ -118,9 +127,11 @@ func (f *flowFiles) openRing(discrete bool) error {
 }
 
 // published reports whether the open data file is the one under the flow's name.
-func (f *flowFiles) published() bool {
+func (d *Domain) published(id uuid.UUID, f *flowFiles) bool {
+	parentFD, name, _ := d.at(FlowDirName(id))
 	var st unix.Stat_t
-	err := unix.Fstatat(unix.AT_FDCWD, filepath.Join(f.dir, nameData), &st, unix.AT_SYMLINK_NOFOLLOW)
+	err := unix.Fstatat(parentFD, filepath.Join(name, nameData), &st, unix.AT_SYMLINK_NOFOLLOW)
+	runtime.KeepAlive(d)
 	return err == nil && st.Ino == f.info.Inode && st.Dev == f.info.Device
 }
 
