@@ -159,7 +159,7 @@ func (c *Client) call(ctx context.Context, method, controlURL, path string, body
 		return answer, nil
 	}
 	status := &StatusError{Status: resp.StatusCode}
-	if r, ok := asRecord(answer); ok {
+	if r, ok := parseRecord(answer); ok {
 		status.Reason = clip(r.text("error"))
 	}
 	return answer, status

@@ -7,96 +7,34 @@ import (
 	"fmt"
 	"math"
 	"reflect"
-	"strconv"
 	"strings"
 )
 
-// record is a JSON object of which every member may be missing or of another
-// type than expected: a peer of another version is no reason to fail.
-type record map[string]json.RawMessage
+// maxProviders is how many names of providers are taken; there are two.
+const maxProviders = 16
 
-// asRecord reports false for anything but an object.
-func asRecord(raw json.RawMessage) (record, bool) {
-	var r record
-	if err := json.Unmarshal(raw, &r); err != nil || r == nil {
-		return nil, false
-	}
-	return r, true
-}
-
-// text is empty for a member that is missing or no string.
-func (r record) text(key string) string {
-	var s string
-	if err := json.Unmarshal(r[key], &s); err != nil {
-		return ""
-	}
-	return s
-}
-
-// truth is false for a member that is missing or no boolean.
-func (r record) truth(key string) bool {
-	var b bool
-	return json.Unmarshal(r[key], &b) == nil && b
-}
-
-// count is a number from 0; ok is false for anything else. The original's
-// numbers are doubles, so 2e3 and 2000.0 count.
-func (r record) count(key string) (n uint64, ok bool) {
-	literal := string(r[key])
-	if n, err := strconv.ParseUint(literal, 10, 64); err == nil {
-		return n, true
-	}
-	f, err := strconv.ParseFloat(literal, 64)
-	// 2^64 as a double is the first value that does not fit.
-	if err != nil || !(f >= 0) || f >= math.MaxUint64 {
-		return 0, false
-	}
-	return uint64(f), true
-}
-
-func (r record) countOrZero(key string) uint64 {
-	n, _ := r.count(key)
-	return n
-}
-
-func (r record) rational(key string) (Rational, bool) {
-	inner, ok := asRecord(r[key])
-	if !ok {
-		return Rational{}, false
-	}
-	n, okN := inner.count("numerator")
-	d, okD := inner.count("denominator")
-	if !okN || !okD || n > math.MaxInt64 || d > math.MaxInt64 {
-		return Rational{}, false
-	}
-	return Rational{Numerator: int64(n), Denominator: int64(d)}, true
-}
-
-func (r record) list(key string) []json.RawMessage {
-	var list []json.RawMessage
-	if err := json.Unmarshal(r[key], &list); err != nil {
-		return nil
-	}
-	return list
-}
-
-// ParseInfo reads an /info answer. Only the object itself must be right.
+// ParseInfo reads an /info answer. Only the object itself must be right; texts are
+// cut as reasons are.
 func ParseInfo(body []byte) (Info, error) {
-	r, ok := asRecord(body)
+	r, ok := parseRecord(body)
 	if !ok {
 		return Info{}, errors.New("info is not a JSON object")
 	}
+	text := func(key string) string { return clip(r.text(key)) }
 	info := Info{
-		BootID: r.text("boot_id"), HostID: r.text("host_id"), Version: r.text("version"),
-		MXLVersion: r.text("mxl_version"), LibfabricVersion: r.text("libfabric_version"),
+		BootID: text("boot_id"), HostID: text("host_id"), Version: text("version"),
+		MXLVersion: text("mxl_version"), LibfabricVersion: text("libfabric_version"),
 		MXLRootTmpfs: r.truth("mxl_root_tmpfs"),
 	}
-	for _, raw := range r.list("providers") {
+	seen := 0
+	r.each("providers", func(raw json.RawMessage) bool {
 		var name string
 		if json.Unmarshal(raw, &name) == nil {
-			info.Providers = append(info.Providers, name)
+			info.Providers = append(info.Providers, clip(name))
 		}
-	}
+		seen++
+		return seen < maxProviders
+	})
 	if n, ok := r.count("tai_offset_seconds"); ok && n < math.MaxInt32 {
 		info.TAIOffsetSeconds = int(n)
 	}
@@ -107,31 +45,31 @@ func ParseInfo(body []byte) (Info, error) {
 // costs itself only and is listed in Problems; unknown members are ignored. A
 // problem reads the same wherever in the list the record is: the log names it once.
 func ParseInventory(body []byte) (*Inventory, error) {
+	if err := checkRecords(body); err != nil {
+		return nil, err
+	}
 	if inv, ok := plainInventory(body); ok {
 		return inv, nil
 	}
-	r, ok := asRecord(body)
+	r, ok := parseRecord(body)
 	if !ok {
 		return nil, errors.New("inventory is not a JSON object")
 	}
-	inv := &Inventory{Revision: r.countOrZero("revision"), HostID: r.text("host_id"), Domains: []Domain{}}
+	inv := &Inventory{Revision: r.countOrZero("revision"), HostID: clip(r.text("host_id")), Domains: []Domain{}}
 	seen := make(map[string]bool)
-	for _, raw := range r.list("domains") {
-		d, problem := parseDomain(raw, &inv.Problems)
+	r.each("domains", func(raw json.RawMessage) bool {
+		d, problem := parseDomain(raw, inv)
 		if problem == "" && seen[d.ID] {
 			problem = "the domain is listed twice"
 		}
 		if problem != "" {
-			inv.Problems = append(inv.Problems, Problem{DomainID: d.ID, Reason: "domain record: " + problem})
-			continue
+			inv.blame(Problem{DomainID: d.ID, Reason: "domain record: " + problem})
+			return true
 		}
 		seen[d.ID] = true
 		inv.Domains = append(inv.Domains, d)
-	}
-	if n := len(inv.Problems); n > maxProblems {
-		inv.Problems = append(inv.Problems[:maxProblems:maxProblems],
-			Problem{Reason: fmt.Sprintf("more than %d records cannot be used, the rest is not named", maxProblems)})
-	}
+		return true
+	})
 	return inv, nil
 }
 
@@ -139,7 +77,22 @@ func ParseInventory(body []byte) (*Inventory, error) {
 // line in the log.
 const maxProblems = 100
 
-func parseDomain(raw json.RawMessage, problems *[]Problem) (d Domain, problem string) {
+// blame names a record that cannot be used, while there are few.
+func (i *Inventory) blame(p Problem) {
+	switch n := len(i.Problems); {
+	case n < maxProblems:
+		i.Problems = append(i.Problems, p)
+	case n == maxProblems:
+		i.Problems = append(i.Problems, Problem{Reason: fmt.Sprintf("more than %d records cannot be used, the rest is not named", maxProblems)})
+	}
+}
+
+// maxDefinition is the longest definition and the longest options.json that are
+// taken, in bytes, as of a flow of this host (mxl.Scanner): real ones have about
+// 1 KiB.
+const maxDefinition = 64 << 10
+
+func parseDomain(raw json.RawMessage, inv *Inventory) (d Domain, problem string) {
 	r, ok := asRecord(raw)
 	if !ok {
 		return d, "not an object"
@@ -150,21 +103,25 @@ func parseDomain(raw json.RawMessage, problems *[]Problem) (d Domain, problem st
 	}
 	d = Domain{ID: id, Path: r.text("path"), Options: json.RawMessage("{}"), Flows: []Flow{}}
 	if _, isObject := asRecord(r["options"]); isObject {
-		d.Options = r["options"]
+		d.Options = bytes.Clone(r["options"])
+	}
+	if n := len(d.Options); n > maxDefinition {
+		return d, fmt.Sprintf("options of %d bytes, more than %d", n, maxDefinition)
 	}
 	seen := make(map[string]bool)
-	for _, rawFlow := range r.list("flows") {
+	r.each("flows", func(rawFlow json.RawMessage) bool {
 		f, problem := parseFlow(rawFlow)
 		if problem == "" && seen[strings.ToLower(f.ID)] {
 			problem = "the flow is listed twice"
 		}
 		if problem != "" {
-			*problems = append(*problems, Problem{DomainID: id, FlowID: f.ID, Reason: "flow record: " + problem})
-			continue
+			inv.blame(Problem{DomainID: id, FlowID: f.ID, Reason: "flow record: " + problem})
+			return true
 		}
 		seen[strings.ToLower(f.ID)] = true
 		d.Flows = append(d.Flows, f)
-	}
+		return true
+	})
 	return d, ""
 }
 
@@ -178,7 +135,7 @@ func parseFlow(raw json.RawMessage) (f Flow, problem string) {
 		return f, fmt.Sprintf("flow_id %.80q is not a UUID", id)
 	}
 	f = Flow{
-		ID: id, Def: r["flow_def"], MediaType: r.text("media_type"), Format: "discrete",
+		ID: id, Def: bytes.Clone(r["flow_def"]), MediaType: r.text("media_type"), Format: "discrete",
 		Active: r.truth("active"), Live: r.truth("live"),
 		RingDepth: r.countOrZero("ring_depth"), PayloadSize: r.countOrZero("payload_size"),
 	}
@@ -186,10 +143,13 @@ func parseFlow(raw json.RawMessage) (f Flow, problem string) {
 	if !ok {
 		return f, "flow_def is not an object"
 	}
+	if n := len(f.Def); n > maxDefinition {
+		return f, fmt.Sprintf("flow_def of %d bytes, more than %d", n, maxDefinition)
+	}
 	if inner := def.text("id"); inner != "" && !strings.EqualFold(inner, id) {
 		return f, fmt.Sprintf("flow_def has the id %.80q", inner)
 	}
-	if text := r.text("flow_def_text"); sameDocument([]byte(text), f.Def) {
+	if text := r.text("flow_def_text"); len(text) <= maxDefinition && sameDocument([]byte(text), f.Def) {
 		f.DefText = text
 	}
 	if r.text("format") == "continuous" {
@@ -246,11 +206,11 @@ func (f *Flow) Definition() []byte {
 // ParseReplicationAnswer reads the answer of POST /replications, also one
 // with an error status.
 func ParseReplicationAnswer(body []byte) (ReplicationAnswer, error) {
-	r, ok := asRecord(body)
+	r, ok := parseRecord(body)
 	if !ok {
 		return ReplicationAnswer{}, errors.New("replication answer is not a JSON object")
 	}
-	a := ReplicationAnswer{ReplicationID: r.text("replication_id"), State: clip(r.text("state")), Error: clip(r.text("error"))}
+	a := ReplicationAnswer{ReplicationID: clip(r.text("replication_id")), State: clip(r.text("state")), Error: clip(r.text("error"))}
 	if head, ok := r.count("origin_head"); ok {
 		a.OriginHead = &head
 	}

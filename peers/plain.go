@@ -58,7 +58,7 @@ func plainInventory(body []byte) (*Inventory, bool) {
 	seen := make(map[string]bool, len(raw.Domains))
 	for i := range raw.Domains {
 		p := &raw.Domains[i]
-		if !usableDomainID(p.ID) || seen[p.ID] || len(p.Options) == 0 || p.Options[0] != '{' || p.Flows == nil {
+		if !usableDomainID(p.ID) || seen[p.ID] || len(p.Options) == 0 || p.Options[0] != '{' || len(p.Options) > maxDefinition || p.Flows == nil {
 			return nil, false
 		}
 		seen[p.ID] = true
@@ -82,14 +82,14 @@ func (p *plainFlow) flow() (Flow, bool) {
 	var def struct {
 		ID string `json:"id"`
 	}
-	if !isUUID(p.ID) || len(p.Def) == 0 || p.Def[0] != '{' || json.Unmarshal(p.Def, &def) != nil || def.ID != "" && !strings.EqualFold(def.ID, p.ID) {
+	if !isUUID(p.ID) || len(p.Def) == 0 || len(p.Def) > maxDefinition || p.Def[0] != '{' || json.Unmarshal(p.Def, &def) != nil || def.ID != "" && !strings.EqualFold(def.ID, p.ID) {
 		return Flow{}, false
 	}
 	f := Flow{
 		ID: p.ID, Def: p.Def, Format: "discrete", MediaType: p.MediaType, Active: p.Active, Live: p.Live,
 		RingDepth: p.RingDepth, PayloadSize: p.PayloadSize, HeadIndex: p.HeadIndex,
 	}
-	if p.DefText != "" && sameDocument([]byte(p.DefText), p.Def) {
+	if p.DefText != "" && len(p.DefText) <= maxDefinition && sameDocument([]byte(p.DefText), p.Def) {
 		f.DefText = p.DefText
 	}
 	if p.Format == "continuous" {
