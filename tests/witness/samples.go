@@ -2,6 +2,7 @@ package witness
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/mxl-stack/mxl-fabrics-agent/cmd/mxl-pattern/pattern"
@@ -68,7 +69,7 @@ func (w *Witness) window(ring *mxl.ContinuousReader, payload pattern.Samples, fr
 		for number, unwritten := range wrong {
 			switch {
 			case !unwritten:
-				w.bad("%s: sample %d", w.Name, number)
+				w.bad("%s: sample %d is %s; the window is %d samples from %d on", w.Name, number, describe(ring, payload, number), count, from)
 			case origin[number]:
 				leftOut++
 			default:
@@ -142,3 +143,30 @@ func (w *Witness) originLacks(payload pattern.Samples, from, count uint64) map[u
 	wrong, _ := wrongSamples(ring, payload, from, count)
 	return wrong
 }
+
+// describe says which sample of which channel lies where a number should be.
+func describe(ring *mxl.ContinuousReader, payload pattern.Samples, number uint64) (text string) {
+	window, err := ring.Samples(number+1, 1)
+	if err != nil {
+		return err.Error()
+	}
+	for channel := range ring.ChannelCount() {
+		one, _ := ring.Segments(window, channel)
+		if payload.Check32(one, channel, number, 0) < 0 {
+			continue
+		}
+		text += fmt.Sprintf("channel %d: % x", channel, one)
+		for other := range ring.ChannelCount() {
+			for distance := -int64(farthest); distance <= farthest; distance++ {
+				if payload.Check32(one, other, number+uint64(distance), 0) < 0 {
+					text += fmt.Sprintf(", sample %+d of channel %d", distance, other)
+				}
+			}
+		}
+		text += " (ring of " + fmt.Sprint(ring.BufferLength()) + ")"
+	}
+	return text
+}
+
+// farthest is how far away a wrong sample is looked for.
+const farthest = 2_000_000

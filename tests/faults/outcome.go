@@ -1,0 +1,146 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// result is what the repetitions of one scenario came to.
+type result struct {
+	Scenario string
+	About    string
+	Limit    time.Duration // of the worst recovery; 0: none
+	Runs     int
+	Recovery []time.Duration // of the runs that recovered
+
+	Untouched     int    // paths that the fault must not touch
+	Verified      uint64 // on all paths, grains and samples
+	LostUntouched uint64
+	LongestPause  time.Duration // on an untouched path of grains
+	Missed        uint64        // on touched paths, from the fault to the recovery
+	LostAfter     uint64        // on touched paths, after the recovery
+	LeftOut       uint64        // by late writers
+	Bad           uint64
+	Noticed       time.Duration // from a link's end to link_down in the API, the longest
+	Notes         []string      // how scenarios say what they saw
+	Failures      []string
+}
+
+func (r *result) fail(format string, args ...any) {
+	r.Failures = append(r.Failures, fmt.Sprintf(format, args...))
+}
+
+// judge adds the failure of a limit. It is called once, after the last run.
+func (r *result) judge() {
+	if worst := r.worst(); r.Limit > 0 && worst > r.Limit {
+		r.fail("recovery took %.0f ms, the limit is %.0f", ms(worst), ms(r.Limit))
+	}
+}
+
+func (r *result) p50() time.Duration {
+	if len(r.Recovery) == 0 {
+		return 0
+	}
+	return slices.Sorted(slices.Values(r.Recovery))[len(r.Recovery)/2]
+}
+
+func (r *result) worst() time.Duration {
+	if len(r.Recovery) == 0 {
+		return 0
+	}
+	return slices.Max(r.Recovery)
+}
+
+func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+// figures is build/results/faults.json: flat, one pair of keys a scenario.
+func figures(all []*result) map[string]any {
+	out := map[string]any{"scenarios": len(all)}
+	var failed int
+	var lost, bad, verified uint64
+	var failures []string
+	for _, r := range all {
+		if len(r.Failures) > 0 {
+			failed++
+			failures = append(failures, r.Scenario+": "+r.Failures[0])
+		}
+		lost += r.LostUntouched
+		bad += r.Bad
+		verified += r.Verified
+		if len(r.Recovery) > 0 {
+			out[r.Scenario+"_recovery_p50_ms"] = ms(r.p50())
+			out[r.Scenario+"_recovery_worst_ms"] = ms(r.worst())
+		}
+		out[r.Scenario+"_runs"] = r.Runs
+		if r.Noticed > 0 {
+			out[r.Scenario+"_noticed_worst_ms"] = ms(r.Noticed)
+		}
+	}
+	out["failed"], out["lost_on_untouched_flows"], out["bad"], out["verified"] = failed, lost, bad, verified
+	if failures != nil {
+		out["failures"] = failures
+	}
+	return out
+}
+
+// save writes a JSON document with its directory.
+func save(path string, value any) error {
+	text, err := json.MarshalIndent(value, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(path, append(text, '\n'), 0o644)
+}
+
+// table prints all results, the way an operator reads them.
+func table(out io.Writer, all []*result) {
+	fmt.Fprintf(out, "\n%-28s %4s %9s %9s %7s %9s %6s %8s %7s  %s\n", "scenario", "runs", "p50 ms", "worst ms", "limit", "untouched", "lost", "pause ms", "missed", "")
+	for _, r := range all {
+		p50, worst, limit := "-", "-", "-"
+		if len(r.Recovery) > 0 {
+			p50, worst = fmt.Sprintf("%.0f", ms(r.p50())), fmt.Sprintf("%.0f", ms(r.worst()))
+		}
+		if r.Limit > 0 {
+			limit = fmt.Sprintf("%.0f", ms(r.Limit))
+		}
+		if r.Noticed > 0 {
+			r.Notes = append(r.Notes, fmt.Sprintf("link_down after %.0f ms", ms(r.Noticed)))
+		}
+		verdict := "ok"
+		if len(r.Failures) > 0 {
+			verdict = "FAILED: " + r.Failures[0]
+		} else if len(r.Notes) > 0 {
+			verdict += ": " + strings.Join(r.Notes, "; ")
+		}
+		fmt.Fprintf(out, "%-28s %4d %9s %9s %7s %9d %6d %8.0f %7d  %s\n", r.Scenario, r.Runs, p50, worst, limit, r.Untouched, r.LostUntouched,
+			ms(r.LongestPause), r.Missed, verdict)
+	}
+	fmt.Fprintln(out, `
+recovery: from the moment the cause was over (the process started again or continued, the cable up, the file removed) to
+the first verified grain on the last of the paths the fault touches. untouched, lost, pause: how many paths the fault must
+not touch, what was lost on them, the longest time between two grains there. missed: grains that the touched paths went
+without during the fault.`)
+}
+
+// verdict is nil when every scenario is as it should be.
+func verdict(all []*result) error {
+	var failed []string
+	for _, r := range all {
+		if len(r.Failures) > 0 {
+			failed = append(failed, r.Scenario)
+		}
+	}
+	if len(failed) > 0 {
+		return fmt.Errorf("%d of %d scenarios failed: %s", len(failed), len(all), strings.Join(failed, ", "))
+	}
+	return nil
+}

@@ -1,0 +1,168 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mxl-stack/mxl-fabrics-agent/tests/mesh"
+	"github.com/mxl-stack/mxl-fabrics-agent/tests/studio"
+)
+
+// files are the scenarios about what happens below an MXL root.
+func files() []scenario {
+	return []scenario{
+		{name: "mirror_flow_removed", about: "a mirror flow's directory is removed by hand", run: mirrorFlowRemoved, check: rebuiltAs("replaced")},
+		{name: "mirror_domain_removed", about: "a whole mirror domain is removed by hand", run: mirrorDomainRemoved},
+		{name: "tmpfs_full", about: "a host's tmpfs is full to the last byte, and another flow is wanted there", run: tmpfsFull},
+		{name: "origin_truncated", about: "the grain files of an origin are cut to nothing while all map them", run: originTruncated},
+		{name: "mirror_truncated", about: "the grain files of a mirror are cut to nothing while all map them", run: mirrorTruncated},
+	}
+}
+
+func mirrorFlowRemoved(ctx context.Context, r *run) error {
+	paths := slices.DeleteFunc(r.Paths(), func(p *studio.Path) bool { return p.To != r.a })
+	p := paths[r.random.IntN(len(paths))]
+	r.touch(only(p))
+	if err := r.upTo(ctx, 500*time.Millisecond); err != nil {
+		return err
+	}
+	r.over(only(p))
+	return os.RemoveAll(filepath.Dir(p.Data()))
+}
+
+func mirrorDomainRemoved(ctx context.Context, r *run) error {
+	hit := func(p *studio.Path) bool { return p.From == r.a && p.To == r.b }
+	r.touch(hit)
+	if err := r.upTo(ctx, 500*time.Millisecond); err != nil {
+		return err
+	}
+	r.over(hit)
+	for _, p := range r.Paths() {
+		if hit(p) {
+			return os.RemoveAll(p.Mirror)
+		}
+	}
+	return nil
+}
+
+// tmpfsFull fills the MXL root of host b, then wants a flow there that needs room.
+func tmpfsFull(ctx context.Context, r *run) error {
+	ballast := filepath.Join(r.b.Root, ".ballast")
+	if err := fill(ballast); err != nil {
+		return err
+	}
+	r.clean(func(context.Context) error {
+		if err := os.Remove(ballast); !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+		return nil
+	})
+	if err := pause(ctx, time.Second); err != nil {
+		return err
+	}
+	f, paths, err := r.guest(ctx, r.a, studio.Video, r.b)
+	if err != nil {
+		return err
+	}
+	err = mesh.Eventually(ctx, 15*time.Second, r.b.HostID+" says insufficient_space", func() error {
+		if len(r.b.Logged("insufficient_space", "flow_id", f.ID)) == 0 {
+			return fmt.Errorf("no insufficient_space of flow %s in %s", f.ID, r.b.Log)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if _, err := os.Stat(paths[0].Data()); err == nil {
+		return fmt.Errorf("the mirror of %s was made on a full filesystem", paths[0].Name)
+	}
+	r.over(only(paths[0]))
+	return os.Remove(ballast)
+}
+
+// fill takes every byte that a filesystem has left.
+func fill(path string) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	var at int64
+	for step := int64(64 << 20); step >= 4096; {
+		if err := unix.Fallocate(int(f.Fd()), 0, at, step); err == nil {
+			at += step
+		} else if errors.Is(err, unix.ENOSPC) {
+			step /= 2
+		} else {
+			return fmt.Errorf("fill %s: %w", path, err)
+		}
+	}
+	return nil
+}
+
+// cut truncates every grain file of a flow directory.
+func cut(directory string) error {
+	grains, err := filepath.Glob(filepath.Join(directory, "grains", "data.*"))
+	if err == nil && len(grains) == 0 {
+		err = fmt.Errorf("no grain files in %s", directory)
+	}
+	for _, g := range grains {
+		err = errors.Join(err, os.Truncate(g, 0))
+	}
+	return err
+}
+
+// originTruncated cuts an origin's grain files, waits for its writer to fall over
+// them, and has it write the flow anew.
+func originTruncated(ctx context.Context, r *run) error {
+	f := r.someFlow(true)
+	r.touch(of(f))
+	if err := r.upTo(ctx, 500*time.Millisecond); err != nil {
+		return err
+	}
+	if err := cut(f.Directory()); err != nil {
+		return err
+	}
+	if err := r.upTo(ctx, longestDown); err != nil {
+		return err
+	}
+	f.Writer.Stop(5 * time.Second)
+	if err := os.RemoveAll(f.Directory()); err != nil {
+		return err
+	}
+	r.over(of(f))
+	return f.Write()
+}
+
+// mirrorTruncated cuts a mirror's grain files. Readers that map them are lost,
+// and so is the file; whoever cut it removes it.
+func mirrorTruncated(ctx context.Context, r *run) error {
+	paths := slices.DeleteFunc(r.Paths(), func(p *studio.Path) bool { return p.To != r.a || !p.Discrete })
+	p := paths[r.random.IntN(len(paths))]
+	r.touch(only(p))
+	if err := r.upTo(ctx, 500*time.Millisecond); err != nil {
+		return err
+	}
+	directory := filepath.Dir(p.Data())
+	if err := cut(directory); err != nil {
+		return err
+	}
+	if err := pause(ctx, time.Second); err != nil {
+		return err
+	}
+	if err := r.upTo(ctx, longestDown); err != nil {
+		return err
+	}
+	if !r.a.Running() {
+		return fmt.Errorf("the agent of %s ended with code %d, see %s", r.a.HostID, r.a.ExitCode(), r.a.Log)
+	}
+	r.over(only(p))
+	return os.RemoveAll(directory)
+}
