@@ -202,10 +202,16 @@ func (t *Table) enrol(ctx context.Context, running *sync.WaitGroup) {
 	}
 }
 
-// remembered starts an entry with what identifies the peer's last process.
+// remembered starts an entry with what identifies the peer's last process, and
+// with the link as it was last judged: a link that is still down is no news when
+// the registry tells the peer's control URL.
 func remembered(past Peer, hostID string, now time.Time) Peer {
+	link := Link{Up: true}
+	if past.HostID != "" {
+		link = past.Link
+	}
 	return Peer{HostID: hostID, BootID: past.BootID, Incarnation: past.Incarnation,
-		Inventory: past.Inventory, ReceivedAt: past.ReceivedAt, UnsettledSince: now, Link: Link{Up: true}}
+		Inventory: past.Inventory, ReceivedAt: past.ReceivedAt, UnsettledSince: now, Link: link}
 }
 
 // listed merges the two sources of peers. Static values win; a control URL

@@ -314,5 +314,12 @@ func TestTableLinks(t *testing.T) {
 		if lines.count("peer_link_down") != 2 || lines.count("peer_link_up") != 1 {
 			t.Errorf("lines:\n%s", &lines.buf)
 		}
+		// A peer that gets another control URL starts over; its link is still down,
+		// which was said.
+		table.SetStatic([]Static{{HostID: "b", ControlURL: "u:b", LocalFabricAddr: "198.51.100.1"}, {HostID: "c", ControlURL: "u:c2"}})
+		synctest.Wait()
+		if c, _ = table.Peer("c"); c.ControlURL != "u:c2" || c.Link.Up || lines.count("peer_link_down") != 2 {
+			t.Errorf("%+v, lines:\n%s", c.Link, &lines.buf)
+		}
 	})
 }
