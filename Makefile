@@ -10,7 +10,7 @@ RACE ?= 1
 VERSION ?= $(shell git describe --tags --match 'v[0-9]*' --dirty 2>/dev/null | sed 's/^v//')
 LDFLAGS := $(if $(VERSION),-X github.com/mxl-stack/mxl-fabrics-agent/agent.Version=$(VERSION))
 
-.PHONY: all build deps demo test check integration bench fuzz soak activation outage restart control-plane readercheck audio ui ui-test verbs image-test clean
+.PHONY: all build deps demo test check integration bench fuzz soak activation outage restart links control-plane readercheck audio ui ui-test verbs image-test clean
 
 all: build
 
@@ -68,6 +68,11 @@ outage: build
 # SIGKILL, as many with SIGTERM.
 restart: build
 	GO="$(GO)" tests/integration/restart.sh
+
+# Three hosts in network namespaces, each pair with a cable: cables are pulled and
+# addresses taken away while flows run; root.
+links: build
+	$(GO) run ./tests/links
 
 # What looking for readers costs on a host of 200 processes with 2,000 mappings.
 readercheck: build
