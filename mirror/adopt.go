@@ -57,7 +57,7 @@ func (r *Room) adoptFlow(d *domainDirectory, k Key) error {
 	if err != nil {
 		return err
 	}
-	domain, err := mxl.OpenDomain(d.path, mxl.WithAccessWatch(r.watch))
+	domain, err := mxl.OpenDomainAt(d.dir, mxl.WithAccessWatch(r.watch))
 	if err != nil {
 		return err
 	}
@@ -71,11 +71,10 @@ func (r *Room) adoptFlow(d *domainDirectory, k Key) error {
 		return err
 	}
 	f.Inode, f.Device = f.identity()
-	o := Origin{Key: k, SourceHost: d.marker.SourceHost, FlowDef: text}
-	if err := d.verify(o, f.Flow); err != nil {
+	if err := r.unchanged(d); err != nil {
 		return errors.Join(err, f.close())
 	}
-	r.keep(f, o)
+	r.keep(f, Origin{Key: k, SourceHost: d.marker.SourceHost, FlowDef: text})
 	return nil
 }
 

@@ -132,14 +132,14 @@ func (r *Room) makeDomain(o Origin) (*domainDirectory, error) {
 		options = []byte("{}\n")
 	}
 	aside := r.asideName()
-	for err := r.root.Mkdir(aside, 0o700); err != nil; err = r.root.Mkdir(aside, 0o700) {
+	for err := unix.Mkdirat(int(r.dir.Fd()), aside, 0o700); err != nil; err = unix.Mkdirat(int(r.dir.Fd()), aside, 0o700) {
 		if !errors.Is(err, fs.ErrExist) {
-			return nil, fmt.Errorf("mirror domain %s: %w", o.DomainID, err)
+			return nil, fmt.Errorf("mirror domain %s: %s: %w", o.DomainID, r.path, err)
 		}
 		aside = r.asideName()
 	}
 	if err := r.fillDomain(aside, domainDir(o.DomainID), options, text); err != nil {
-		_ = r.root.RemoveAll(aside)
+		_ = removeEntry(r.dir, aside, 0)
 		if errors.Is(err, unix.ENOTEMPTY) || errors.Is(err, unix.EEXIST) || errors.Is(err, unix.ENOTDIR) {
 			return nil, &ForeignError{Path: r.domainPath(o.DomainID), Why: "it appeared while the mirror was made"}
 		}
@@ -149,21 +149,17 @@ func (r *Room) makeDomain(o Origin) (*domainDirectory, error) {
 }
 
 func (r *Room) fillDomain(aside, name string, options, definition []byte) error {
-	sub, err := r.root.OpenRoot(aside)
+	sub, err := openBelow(r.dir, aside)
 	if err != nil {
 		return err
 	}
 	defer sub.Close()
 	for file, text := range map[string][]byte{optionsFile: options, unfinishedFile: definition} {
-		if err := sub.WriteFile(file, text, 0o644); err != nil {
-			return err
-		}
-		// Readable for other users' readers whatever our umask is.
-		if err := sub.Chmod(file, 0o644); err != nil {
+		if err := writeBelow(sub, file, text); err != nil {
 			return err
 		}
 	}
-	if err := sub.Chmod(".", 0o755); err != nil {
+	if err := sub.Chmod(0o755); err != nil {
 		return err
 	}
 	// Replaces an empty directory and nothing else.

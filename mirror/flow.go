@@ -210,7 +210,7 @@ func (r *Room) reserve(k Key, need uint64) error {
 
 // openWriter opens or creates the flow of a definition in a domain of ours.
 func (r *Room) openWriter(d *domainDirectory, o Origin, def *mxl.FlowDef, exists bool) (*heldFlow, bool, error) {
-	domain, err := mxl.OpenDomain(d.path, mxl.WithAccessWatch(r.watch))
+	domain, err := mxl.OpenDomainAt(d.dir, mxl.WithAccessWatch(r.watch))
 	if err != nil {
 		return nil, false, fmt.Errorf("mirror domain %s: %w", o.DomainID, err)
 	}
@@ -228,8 +228,14 @@ func (r *Room) openWriter(d *domainDirectory, o Origin, def *mxl.FlowDef, exists
 		return nil, false, r.openFailed(d, o, def, exists, err)
 	}
 	f.Inode, f.Device = f.identity()
-	if err := d.verify(o, f.Flow); err != nil {
-		return nil, false, errors.Join(err, f.close())
+	if err := r.unchanged(d); err != nil {
+		// The directory is not below the root any more: what was made in it must
+		// not stay there.
+		err = errors.Join(err, f.close())
+		if created {
+			err = errors.Join(err, removeEntry(d.dir, flowDir(o.FlowID), 1))
+		}
+		return nil, false, fmt.Errorf("mirror flow %s: %w", o.Key, err)
 	}
 	return f, created, nil
 }
@@ -255,22 +261,9 @@ func (r *Room) openFailed(d *domainDirectory, o Origin, def *mxl.FlowDef, exists
 		return errors.Join(err, d.sweep())
 	}
 	if exists {
-		if _, bad := mxl.InspectFlow(d.flowPath(o.FlowID)); bad != nil {
+		if _, bad := mxl.InspectFlowAt(int(d.dir.Fd()), o.FlowID); bad != nil {
 			return &DiffersError{Key: o.Key, Damaged: bad}
 		}
 	}
 	return errors.Join(fmt.Errorf("mirror flow %s: %w", o.Key, cause), d.sweep())
-}
-
-// verify makes sure that the flow that was opened by its path is the one in the
-// directory that was checked.
-func (d *domainDirectory) verify(o Origin, f Flow) error {
-	info, err := mxl.ReadFlowInfoAt(int(d.dir.Fd()), o.FlowID)
-	if err != nil {
-		return fmt.Errorf("mirror flow %s: %w", o.Key, err)
-	}
-	if info.Inode != f.Inode || info.Device != f.Device {
-		return &ForeignError{Path: d.path, Why: "the directory was replaced while the flow was opened"}
-	}
-	return nil
 }

@@ -73,6 +73,20 @@ func readBelow(dir *os.File, name string) ([]byte, os.FileInfo, error) {
 	return text, info, nil
 }
 
+// writeBelow makes a file in dir, readable for other users' readers whatever our
+// umask is.
+func writeBelow(dir *os.File, name string, text []byte) error {
+	path := dir.Name() + "/" + name
+	const flags = unix.O_WRONLY | unix.O_CREAT | unix.O_EXCL | unix.O_NOFOLLOW | unix.O_CLOEXEC
+	fd, err := retry(func() (int, error) { return unix.Openat(int(dir.Fd()), name, flags, 0o644) })
+	if err != nil {
+		return &os.PathError{Op: "create", Path: path, Err: err}
+	}
+	f := os.NewFile(uintptr(fd), path)
+	_, err = f.Write(text)
+	return errors.Join(err, f.Chmod(0o644), f.Close())
+}
+
 // names lists a directory, from its start.
 func names(dir *os.File) ([]string, error) {
 	if _, err := dir.Seek(0, io.SeekStart); err != nil {

@@ -82,7 +82,7 @@ func Open(cfg Config) (*Room, error) {
 	if err != nil {
 		return nil, fmt.Errorf("mxl root %s: %w", cfg.Root, err)
 	}
-	dir, err := root.Open(".")
+	dir, err := openRootDir(root, path)
 	if err != nil {
 		_ = root.Close()
 		return nil, fmt.Errorf("mxl root %s: %w", cfg.Root, err)
@@ -100,6 +100,23 @@ func Open(cfg Config) (*Room, error) {
 	}
 	r.reserveMB.Store(cfg.ReserveMB)
 	return r, nil
+}
+
+// openRootDir opens the directory of a root under its own path; that of a file
+// opened as "." would end in it, and so would every message.
+func openRootDir(root *os.Root, path string) (*os.File, error) {
+	dot, err := root.Open(".")
+	if err != nil {
+		return nil, err
+	}
+	defer dot.Close()
+	fd, err := retry(func() (int, error) {
+		return unix.Openat(int(dot.Fd()), ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), path), nil
 }
 
 // Path gives the canonical path of the MXL root.
@@ -123,7 +140,7 @@ func (r *Room) FreeBytes() (uint64, error) {
 
 // ownDomains opens every mirror domain of ours; the caller closes them.
 func (r *Room) ownDomains() ([]*domainDirectory, error) {
-	root, err := r.root.Open(".")
+	root, err := openRootDir(r.root, r.path)
 	if err != nil {
 		return nil, fmt.Errorf("mxl root: %w", err)
 	}
