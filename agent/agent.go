@@ -95,7 +95,7 @@ func New(store *config.Store, log *slog.Logger) (*Agent, error) {
 	var err error
 	a.scanner, err = mxl.NewScanner(mxl.ScannerConfig{
 		Root: cfg.ScanPath, HostID: cfg.HostID, Interval: cfg.ScanInterval.Duration(), SkipMirrors: true, Log: log,
-		Scanned: func(took time.Duration) { a.timing.add("inventory_scan", took) },
+		Measure: func(scan func()) { a.timing.measureThread("inventory_scan", scan) },
 	})
 	if err != nil {
 		return nil, err

@@ -111,7 +111,7 @@ func (a *Agent) gather(cfg *config.Config) passFacts {
 // pass looks once at everything and starts what is due. It blocks on nothing.
 func (a *Agent) pass(ctx context.Context) {
 	cfg := a.store.Config()
-	a.timing.measure("tick", func() {
+	a.timing.measureThread("tick", func() {
 		a.takeResults()
 		var facts passFacts
 		var p plan

@@ -62,7 +62,7 @@ func (p *Page) startAtZero() {
 	for _, phase := range []string{"target_setup", "handshake", "first_grain"} {
 		p.setups.WithLabelValues(phase)
 	}
-	for _, work := range []string{"plan", "pulls", "cleanup_domains", "cleanup_flows", "health", "lanes", "metrics", "tick", "reader_scan", "peer_poll", "inventory_scan"} {
+	for _, work := range []string{"plan", "pulls", "cleanup_domains", "cleanup_flows", "health", "lanes", "metrics", "tick", "tick_cpu", "reader_scan", "peer_poll", "inventory_scan", "inventory_scan_cpu"} {
 		p.work.WithLabelValues(work)
 	}
 	for _, reason := range []string{"same_node", "orphan", "idle", "api"} {
@@ -99,7 +99,8 @@ func (p *Page) Retire(l Lane) {
 
 // Work counts one run of periodic work: "plan", "pulls", "cleanup_domains",
 // "cleanup_flows", "health", "lanes", "metrics", "tick", "reader_scan",
-// "peer_poll" or "inventory_scan".
+// "peer_poll" or "inventory_scan"; "tick_cpu" and "inventory_scan_cpu" for the
+// processor time of those.
 func (p *Page) Work(work string, took time.Duration) {
 	p.work.WithLabelValues(work).Observe(took.Seconds())
 }

@@ -23,8 +23,8 @@ type ScannerConfig struct {
 	// them than of local flows.
 	SkipMirrors bool
 
-	// Scanned, when set, hears how long each scan took. It is called from the scanner's goroutine and must not block.
-	Scanned func(took time.Duration)
+	// Measure, when set, runs each scan: the place to take its time. It runs on the scanner's goroutine.
+	Measure func(scan func())
 }
 
 // DefaultScanInterval is the time between full rescans (contract: SCAN_INTERVAL_MS).
@@ -120,10 +120,7 @@ func (s *Scanner) Run(ctx context.Context) error {
 	watch := newScanWatch(s.cfg.Root, s.openWatcher, s.addWatch)
 	defer watch.close()
 
-	began := time.Now()
-	notice := s.scanAll(st, watch)
-	s.publish(st, notice)
-	s.scanned(began)
+	s.measured(func() { s.publish(st, s.scanAll(st, watch)) })
 	close(s.first)
 
 	var (
@@ -154,25 +151,28 @@ func (s *Scanner) Run(ctx context.Context) error {
 			full = true
 		case <-settle:
 		}
-		began := time.Now()
-		if full {
-			notice = s.scanAll(st, watch)
-		} else {
-			notice = s.scanSome(st, watch, dirty)
+		s.measured(func() {
+			if full {
+				s.publish(st, s.scanAll(st, watch))
+				return
+			}
+			began := time.Now()
+			notice := s.scanSome(st, watch, dirty)
 			quiet = time.Now().Add(scanShare * time.Since(began))
-		}
+			s.publish(st, notice)
+		})
 		clear(dirty)
 		settle = nil
-		s.publish(st, notice)
-		s.scanned(began)
 		rescan.Reset(s.untilNext(st))
 	}
 }
 
-func (s *Scanner) scanned(began time.Time) {
-	if s.cfg.Scanned != nil {
-		s.cfg.Scanned(time.Since(began))
+func (s *Scanner) measured(scan func()) {
+	if s.cfg.Measure == nil {
+		scan()
+		return
 	}
+	s.cfg.Measure(scan)
 }
 
 // scanAll examines everything and watches what there is.
