@@ -226,7 +226,12 @@ func (a *Agent) postReplication(w http.ResponseWriter, r *http.Request) {
 		httpapi.WriteError(w, http.StatusNotFound, errDomainNotLocal.Error())
 		return
 	}
-	answer, err := a.sources.ask(req, domain.Path, info, a.routeBack(req.DestHostID, r))
+	to := a.destination(req.DestHostID, r)
+	if err := checkTargetAddress(info, &to, r.RemoteAddr); err != nil {
+		httpapi.WriteError(w, http.StatusBadRequest, "target_info: "+err.Error())
+		return
+	}
+	answer, err := a.sources.ask(req, domain.Path, info, routeTo(a.store.Config(), &to, a.links.Interfaces(), a.outgoing))
 	status := replicationStatus(err)
 	if err != nil {
 		answer.State, answer.Error = stateError, err.Error()
@@ -252,15 +257,14 @@ func replicationStatus(err error) int {
 	return http.StatusInternalServerError
 }
 
-// routeBack is how this host sends to a destination. One that is not in the peer
-// table is reached from the address it came to.
-func (a *Agent) routeBack(dest string, r *http.Request) sourceRoute {
-	cfg := a.store.Config()
+// destination is the peer that asks. One that is not in the peer table is reached
+// from the address it came to.
+func (a *Agent) destination(dest string, r *http.Request) peers.Peer {
 	p, known := a.table.Peer(dest)
 	if !known {
-		p = peers.Peer{HostID: dest, ControlURL: "http://" + r.RemoteAddr, Link: peers.LinkOf(cfg.FabricInterface, a.links.Interfaces())}
+		p = peers.Peer{HostID: dest, ControlURL: "http://" + r.RemoteAddr, Link: peers.LinkOf(a.store.Config().FabricInterface, a.links.Interfaces())}
 	}
-	return routeTo(cfg, &p, a.links.Interfaces(), a.outgoing)
+	return p
 }
 
 // parseReplicationRequest checks the four members; the error names the one that

@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"log/slog"
+	"net/netip"
 	"sync/atomic"
 	"time"
 
@@ -28,6 +29,7 @@ func (k pullKey) mirror() mirror.Key { return mirror.Key{DomainID: k.Domain, Flo
 type targetLane interface {
 	Info() fabrics.TargetInfo
 	Stats() fabrics.TargetStats
+	RequireSecret()
 	Close() error
 }
 
@@ -38,6 +40,9 @@ type targetSetup struct {
 	Provider fabrics.Provider
 	Address  string
 	Port     int
+	// Peers and SecretOnly say who may connect, see fabrics.TargetConfig.
+	Peers      []netip.Addr
+	SecretOnly bool
 }
 
 // mirrorWriter is the held writer of a mirror flow; one of the two is set.
@@ -52,8 +57,9 @@ type pullWish struct {
 	pullFacts
 	ControlURL string
 	Provider   fabrics.Provider
-	Fallback   bool   // tcp may stand in for Provider
-	Address    string // numeric local fabric address
+	Fallback   bool         // tcp may stand in for Provider
+	Address    string       // numeric local fabric address
+	From       []netip.Addr // what the peer may connect from; empty when not known
 	Writer     mirrorWriter
 }
 
@@ -109,6 +115,7 @@ type pull struct {
 	restarts    uint64
 	replication string // id the source gave
 	sourceError string
+	secretOnly  bool // the source has said that it connects with the target's secret
 	everGrain   bool
 	head        uint64
 	batch       uint64

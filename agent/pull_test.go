@@ -19,6 +19,7 @@ type fakeTarget struct {
 	mu     sync.Mutex
 	stats  fabrics.TargetStats
 	closed bool
+	secret bool // is required
 }
 
 func (f *fakeTarget) Info() fabrics.TargetInfo { return fabrics.TargetInfo{ID: 1, Provider: "tcp"} }
@@ -26,6 +27,11 @@ func (f *fakeTarget) Stats() fabrics.TargetStats {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.stats
+}
+func (f *fakeTarget) RequireSecret() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.secret = true
 }
 func (f *fakeTarget) Close() error {
 	f.mu.Lock()
@@ -50,6 +56,7 @@ type pullBench struct {
 	*pull
 	mu       sync.Mutex
 	targets  []*fakeTarget
+	setups   []targetSetup // of targets
 	asks     []peers.ReplicationRequest
 	releases int
 	answer   peers.ReplicationAnswer
@@ -62,7 +69,7 @@ func newPullBench(t *testing.T) *pullBench {
 	b := &pullBench{answer: peers.ReplicationAnswer{ReplicationID: "id-1", State: statePending}}
 	b.pull = newPull(pullKey{Peer: "a", Domain: "dom", Flow: testFlow}, pullDeps{
 		hostID: "b", bootID: "boot-b",
-		open: func(targetSetup) (targetLane, error) {
+		open: func(setup targetSetup) (targetLane, error) {
 			b.mu.Lock()
 			defer b.mu.Unlock()
 			if b.openErr != nil {
@@ -70,6 +77,7 @@ func newPullBench(t *testing.T) *pullBench {
 			}
 			f := &fakeTarget{stats: fabrics.TargetStats{Head: mxl.UndefinedIndex}}
 			b.targets = append(b.targets, f)
+			b.setups = append(b.setups, setup)
 			return f, nil
 		},
 		ask: func(_ context.Context, _ string, req peers.ReplicationRequest) (peers.ReplicationAnswer, error) {

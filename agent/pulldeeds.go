@@ -53,7 +53,7 @@ func (p *pull) forget() {
 	p.retry.reset()
 	p.view = pullView{}
 	p.replication, p.lastError, p.sourceError = "", "", ""
-	p.failed = false
+	p.failed, p.secretOnly = false, false
 }
 
 // dropLane closes the target; what it counted stays in the pull's sums.
@@ -135,7 +135,8 @@ func (p *pull) openLane(w *pullWish) (targetLane, fabrics.Provider, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	setup := targetSetup{Writer: w.Writer, Flow: p.key.Flow, Provider: w.Provider, Address: w.Address, Port: port}
+	setup := targetSetup{Writer: w.Writer, Flow: p.key.Flow, Provider: w.Provider, Address: w.Address, Port: port,
+		Peers: w.From, SecretOnly: p.secretOnly}
 	lane, err := p.deps.open(setup)
 	if err != nil && w.Fallback && w.Provider != fabrics.TCP {
 		first := err
@@ -186,6 +187,10 @@ func (p *pull) post(ctx context.Context, w *pullWish) {
 	p.view.SourceHoldsRoute = true
 	p.view.SourceState = answer.State
 	p.sourceError = answer.Error
+	if answer.TargetSecret && !p.secretOnly {
+		p.secretOnly = true
+		p.lane.RequireSecret()
+	}
 	if answer.Error != "" {
 		p.lastError = answer.Error
 	}

@@ -198,7 +198,9 @@ func (s *sources) ask(req peers.ReplicationRequest, domainPath string, info fabr
 		return peers.ReplicationAnswer{ReplicationID: row.id, State: stateError, Error: row.failed}, err
 	}
 	row.failed = ""
-	return s.answer(row), nil
+	answer := s.answer(row)
+	answer.TargetSecret = info.Secret != [16]byte{}
+	return answer, nil
 }
 
 // destinations counts the rows of a flow. s.mu is held.

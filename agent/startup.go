@@ -11,6 +11,7 @@ import (
 
 	"github.com/mxl-stack/mxl-fabrics-agent/agent/config"
 	"github.com/mxl-stack/mxl-fabrics-agent/fabrics"
+	"github.com/mxl-stack/mxl-fabrics-agent/fabrics/ofi"
 )
 
 // The provider probe at start: an RDMA device may need a moment after boot
@@ -25,6 +26,9 @@ const (
 func findProvider(ctx context.Context, cfg *config.Config, log *slog.Logger, probe func(fabrics.Provider) error) error {
 	wanted := fabrics.Provider(cfg.DefaultProvider)
 	var err error
+	if !ofi.FramesChecked() {
+		log.Warn("fabric_frames_unchecked")
+	}
 	for try := range probeTries {
 		if err = probe(wanted); err == nil {
 			return nil

@@ -21,6 +21,7 @@ type rawPeer struct {
 	mem    []byte
 	region *ofi.Memory
 	writes *ofi.Writes
+	data   []byte // sent with the connection request
 }
 
 // newRawPeer opens everything but the connection. separate binds a queue for each
@@ -93,7 +94,7 @@ func (p *rawPeer) dial(info TargetInfo) {
 	if p.ep, err = p.fabric.OpenEndpoint(peer, p.events, p.queue, p.spare); err != nil {
 		p.t.Fatal(err)
 	}
-	if err := p.ep.Connect(info.Address, nil); err != nil {
+	if err := p.ep.Connect(info.Address, p.data); err != nil {
 		p.t.Fatal(err)
 	}
 }

@@ -6,12 +6,14 @@ import "encoding/binary"
 // is short enough for verbs' 55 bytes; the SDK ignores it (MXL Fabrics reference
 // §11.1).
 //
-//	0 "MXFA" | 4 u8 version | 5 u8 receives | 6 u64 instance, little-endian
+//	0 "MXFA" | 4 u8 version | 5 u8 receives | 6 u64 instance, little-endian | 14 secret
 //
 // instance is the same for every connection of one source lane: a target replaces
-// a connection that the same lane opens again.
+// a connection that the same lane opens again. The secret is the one of the target's
+// TargetInfo; sources of early versions end before it.
 const (
 	signatureLen     = 14
+	signatureSecret  = signatureLen + len(secret{})
 	signatureVersion = 1
 )
 
@@ -20,14 +22,16 @@ var signatureMagic = [4]byte{'M', 'X', 'F', 'A'}
 type signature struct {
 	receives uint8 // immediates the sender of the signature takes in flight
 	instance uint64
+	secret   secret // of the target, from a source
 }
 
 func (s signature) bytes() []byte {
-	b := make([]byte, signatureLen)
+	b := make([]byte, signatureSecret)
 	copy(b, signatureMagic[:])
 	b[4] = signatureVersion
 	b[5] = s.receives
 	binary.LittleEndian.PutUint64(b[6:], s.instance)
+	copy(b[signatureLen:], s.secret[:])
 	return b
 }
 
@@ -36,5 +40,9 @@ func readSignature(data []byte) (signature, bool) {
 	if len(data) < signatureLen || [4]byte(data) != signatureMagic || data[4] != signatureVersion {
 		return signature{}, false
 	}
-	return signature{data[5], binary.LittleEndian.Uint64(data[6:])}, true
+	s := signature{receives: data[5], instance: binary.LittleEndian.Uint64(data[6:])}
+	if len(data) >= signatureSecret {
+		s.secret = secret(data[signatureLen:signatureSecret])
+	}
+	return s, true
 }

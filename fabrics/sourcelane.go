@@ -248,13 +248,21 @@ func (l *sourceLane) failed(token uint64, err error, now int64) {
 	case d == nil:
 	case errors.Is(err, ofi.ErrCanceled):
 		// The provider found the connection closed, or closed it itself.
-		l.lost(d, fmt.Errorf("%w during a transfer", errShutDown), now)
+		l.lost(d, shutDown("%w during a transfer"), now)
 	default:
 		l.lost(d, fmt.Errorf("transfer: %w", err), now)
 	}
 }
 
 var errShutDown = errors.New("connection shut down by the target")
+
+// shutDown is why a connection that libfabric calls shut down is.
+func shutDown(usual string) error {
+	if fault := ofi.Fault(); fault != nil {
+		return fmt.Errorf("connection ended: %w", fault)
+	}
+	return fmt.Errorf(usual, errShutDown)
+}
 
 // failAll ends every connection: their common queue cannot be read.
 func (l *sourceLane) failAll(err error, now int64) error {
@@ -276,7 +284,7 @@ func (l *sourceLane) handle(e *ofi.Event, now int64) {
 		case ofi.EventConnected:
 			l.connected(d, e.Data, now)
 		case ofi.EventShutdown:
-			l.lost(d, errShutDown, now)
+			l.lost(d, shutDown("%w"), now)
 		case ofi.EventError:
 			l.lost(d, e.Err, now)
 		}

@@ -31,6 +31,12 @@ type TargetConfig struct {
 	Port     int    // fixed port; 0 lets the system choose
 	CQDepth  int    // completion queue entries; 0 is 256
 
+	// Peers are the addresses that an initiator without the secret of Info may connect
+	// from. Empty when they are not known: then any.
+	Peers []netip.Addr
+	// SecretOnly refuses every initiator without the secret, see RequireSecret.
+	SecretOnly bool
+
 	Scheduling Scheduling
 	Log        *slog.Logger
 }
@@ -53,6 +59,7 @@ type TargetStats struct {
 	Discarded     uint64 // slots invalidated because a transfer into them was never finished
 	Connections   uint64 // connections established
 	Refused       uint64 // connection requests refused while one was connected
+	Strangers     uint64 // connection requests refused because of where they came from
 	Head          uint64 // last committed index; mxl.UndefinedIndex before the first
 	LastBatch     uint64 // samples of the last batch; 1 for grains
 	LastGrainAt   uint64 // CLOCK_TAI nanoseconds of the last commit; 0 before the first
@@ -78,6 +85,7 @@ type targetNumbers struct {
 	discarded     atomic.Uint64
 	connections   atomic.Uint64
 	refused       atomic.Uint64
+	strangers     atomic.Uint64
 	head          atomic.Uint64
 	lastBatch     atomic.Uint64
 	lastAt        atomic.Uint64
@@ -112,7 +120,7 @@ func OpenTarget(cfg TargetConfig) (*Target, error) {
 	if cfg.CQDepth < 1 {
 		return nil, fmt.Errorf("completion queue depth %d is below 1", cfg.CQDepth)
 	}
-	l := &targetLane{cfg: cfg}
+	l := &targetLane{cfg: cfg, admission: admission{secret: newSecret(), secretOnly: cfg.SecretOnly, peers: cfg.Peers}}
 	l.log = cfg.Log
 	l.numbers.head.Store(undefinedIndex)
 	l.period = int64(time.Second)
@@ -156,6 +164,7 @@ func (t *Target) Stats() TargetStats {
 		Discarded:     n.discarded.Load(),
 		Connections:   n.connections.Load(),
 		Refused:       n.refused.Load(),
+		Strangers:     n.strangers.Load(),
 		Head:          n.head.Load(),
 		LastBatch:     n.lastBatch.Load(),
 		LastGrainAt:   n.lastAt.Load(),

@@ -3,6 +3,7 @@ package fabrics
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 
 	"github.com/mxl-stack/mxl-fabrics-agent/fabrics/ofi"
 )
@@ -33,8 +34,10 @@ type targetConnection struct {
 // connectionRequest is an initiator that wants to connect.
 type connectionRequest struct {
 	info     *ofi.Info
+	from     netip.Addr // invalid when the provider does not say
 	native   bool
 	instance uint64
+	secret   secret
 }
 
 // handle deals with one event of the event queue.
@@ -48,9 +51,14 @@ func (l *targetLane) handle(e *ofi.Event) {
 		r := &connectionRequest{info: e.Request}
 		var s signature
 		if s, r.native = readSignature(e.Data); r.native {
-			r.instance = s.instance
+			r.instance, r.secret = s.instance, s.secret
 		}
-		l.requested(r)
+		if ap, err := decodeSockaddr(e.Request.Peer()); err == nil {
+			r.from = ap.Addr()
+		}
+		if l.admits(r) {
+			l.requested(r)
+		}
 	case !e.Of(c.endpoint):
 		// An endpoint that is closed already.
 	case e.Kind == ofi.EventConnected:
@@ -58,6 +66,10 @@ func (l *targetLane) handle(e *ofi.Event) {
 	case e.Kind == ofi.EventShutdown:
 		// What finished before the shutdown is still in the completion queue.
 		l.drain()
+		if fault := ofi.Fault(); fault != nil {
+			l.lose(fmt.Errorf("connection ended: %w", fault))
+			return
+		}
 		l.disconnect("connection shut down by the initiator")
 		l.acceptWaiting()
 	case e.Kind == ofi.EventError:
@@ -130,8 +142,8 @@ func (l *targetLane) accept(r *connectionRequest) {
 		head:     undefinedIndex,
 	}
 	peer := "unknown"
-	if ap, err := decodeSockaddr(r.info.Peer()); err == nil {
-		peer = ap.Addr().String()
+	if r.from.IsValid() {
+		peer = r.from.String()
 	}
 	storeText(&l.numbers.peer, peer)
 	err := l.openConnection(&c, r.info)

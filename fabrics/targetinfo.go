@@ -2,6 +2,7 @@ package fabrics
 
 import (
 	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -36,6 +37,9 @@ type TargetInfo struct {
 	// Native is how many immediates may be in flight towards a target of this
 	// package, under a key of its own that others ignore. 0 for other targets.
 	Native uint32
+	// Secret is what a target of this package wants to see from its initiator, under
+	// the same key; zero when it asks for none.
+	Secret [16]byte
 }
 
 // Region is one registered memory region of a target, in slot or entry order.
@@ -99,7 +103,7 @@ func ParseTargetInfo(s string) (TargetInfo, error) {
 	if t.Bounce, err = bounce(top); err != nil {
 		return TargetInfo{}, err
 	}
-	t.Native = native(top)
+	t.Native, t.Secret = native(top)
 	return t, nil
 }
 
@@ -187,15 +191,19 @@ func bounce(top map[string]json.RawMessage) (*Bounce, error) {
 // target is treated like any other.
 const nativeKey = "mxlFabricsAgent"
 
-func native(top map[string]json.RawMessage) uint32 {
+func native(top map[string]json.RawMessage) (receives uint32, s secret) {
 	var m struct {
 		Receives uint32 `json:"receives"`
+		Secret   string `json:"secret"`
 	}
 	raw, ok := top[nativeKey]
 	if !ok || json.Unmarshal(raw, &m) != nil {
-		return 0
+		return 0, s
 	}
-	return m.Receives
+	if b, err := hex.DecodeString(m.Secret); err == nil && len(b) == len(s) {
+		s = secret(b)
+	}
+	return m.Receives, s
 }
 
 func text(m map[string]json.RawMessage, prefix, key string) (string, error) {
@@ -241,7 +249,11 @@ func (t TargetInfo) String() string {
 	address := strings.ReplaceAll(base64.StdEncoding.EncodeToString(t.Address), "/", `\/`)
 	fmt.Fprintf(&b, `"fabricAddress":"%s","id":"%d",`, address, t.ID)
 	if t.Native > 0 {
-		fmt.Fprintf(&b, `"%s":{"receives":%d},`, nativeKey, t.Native)
+		fmt.Fprintf(&b, `"%s":{"receives":%d`, nativeKey, t.Native)
+		if secret(t.Secret).given() {
+			fmt.Fprintf(&b, `,"secret":"%x"`, t.Secret)
+		}
+		b.WriteString("},")
 	}
 	fmt.Fprintf(&b, `"provider":"%s","regions":[`, t.Provider)
 	for i, r := range t.Regions {

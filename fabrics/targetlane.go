@@ -34,8 +34,11 @@ type targetLane struct {
 	receive  []byte // what receives are posted into, never used by immediates
 	recvMR   *ofi.Memory
 
-	connection targetConnection
-	waiting    *connectionRequest // a second initiator's, while a handshake runs
+	admission   admission
+	stranger    string // the last one refused that was named in the log
+	strangerLog int64  // not before that time is another one named
+	connection  targetConnection
+	waiting     *connectionRequest // a second initiator's, while a handshake runs
 
 	grains  grainGeometry
 	slots   committedSlots
@@ -93,7 +96,7 @@ func (l *targetLane) describe() error {
 	if err != nil {
 		return err
 	}
-	l.target = TargetInfo{ID: randomUint64(), Provider: string(l.cfg.Provider), Native: nativeReceives}
+	l.target = TargetInfo{ID: randomUint64(), Provider: string(l.cfg.Provider), Native: nativeReceives, Secret: l.admission.secret}
 	l.target.AddressFormat, l.target.Address = encodeSockaddr(ap)
 	for _, m := range l.memory {
 		l.target.Regions = append(l.target.Regions, Region{m.RemoteAddress(), uint64(m.Len()), m.Key()})

@@ -241,13 +241,18 @@ func TestCommandsRunInOrder(t *testing.T) {
 }
 
 func TestSignature(t *testing.T) {
-	in := signature{receives: 64, instance: 1<<63 + 5}
+	in := signature{receives: 64, instance: 1<<63 + 5, secret: newSecret()}
 	b := in.bytes()
 	if len(b) > 55 {
 		t.Errorf("%d bytes do not fit verbs' connection data", len(b))
 	}
 	if out, ok := readSignature(append(b, 0, 0)); !ok || out != in {
 		t.Errorf("%+v, %v", out, ok)
+	}
+	early := in
+	early.secret = secret{}
+	if out, ok := readSignature(b[:signatureLen]); !ok || out != early {
+		t.Errorf("without a secret: %+v, %v", out, ok)
 	}
 	for _, other := range [][]byte{nil, {0}, b[:13], append([]byte("MXFB"), b[4:]...), append([]byte("MXFA\x02"), b[5:]...)} {
 		if _, ok := readSignature(other); ok {

@@ -210,7 +210,10 @@ func ParseReplicationAnswer(body []byte) (ReplicationAnswer, error) {
 	if !ok {
 		return ReplicationAnswer{}, errors.New("replication answer is not a JSON object")
 	}
-	a := ReplicationAnswer{ReplicationID: clip(r.text("replication_id")), State: clip(r.text("state")), Error: clip(r.text("error"))}
+	a := ReplicationAnswer{
+		ReplicationID: clip(r.text("replication_id")), State: clip(r.text("state")), Error: clip(r.text("error")),
+		TargetSecret: r.truth("target_secret"),
+	}
 	if head, ok := r.count("origin_head"); ok {
 		a.OriginHead = &head
 	}

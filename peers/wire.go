@@ -108,6 +108,9 @@ type ReplicationAnswer struct {
 	OriginHead    *uint64 `json:"origin_head,omitempty"`
 	ReplicationID string  `json:"replication_id"`
 	State         string  `json:"state"` // "pending", "active", "error", "link_down"
+	// TargetSecret says that the source connects with the secret in target_info. The
+	// original neither sends nor reads it.
+	TargetSecret bool `json:"target_secret,omitempty"`
 }
 
 // Domain finds a domain by its id, nil when the host does not list it.

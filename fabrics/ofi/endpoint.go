@@ -78,7 +78,10 @@ func (l *Listener) Reject(request *Info) error {
 }
 
 // Endpoint is one end of a connection.
-type Endpoint struct{ c *C.struct_fid_ep }
+type Endpoint struct {
+	c   *C.struct_fid_ep
+	tcp bool
+}
 
 // OpenEndpoint opens an endpoint and binds it, see ResolveEndpoint and Bind.
 func (f *Fabric) OpenEndpoint(i *Info, events *EventQueue, transmit, receive *CompletionQueue) (*Endpoint, error) {
@@ -101,7 +104,7 @@ func (f *Fabric) ResolveEndpoint(i *Info) (*Endpoint, error) {
 	if f.domain == nil || i == nil || i.c == nil {
 		return nil, ErrClosed
 	}
-	e := &Endpoint{}
+	e := &Endpoint{tcp: i.Provider() == "tcp"}
 	if err := check(C.fi_endpoint(f.domain, i.c, &e.c, nil), "open endpoint"); err != nil {
 		return nil, err
 	}
@@ -155,7 +158,7 @@ func (e *Endpoint) Connect(address, data []byte) error {
 	addr := C.CBytes(address)
 	defer C.free(addr)
 	param, n := bytesOf(data)
-	return check(C.fi_connect(e.c, addr, param, n), "connect")
+	return check(C.ofi_connect(e.c, addr, param, n, C.bool(e.tcp)), "connect")
 }
 
 // Accept answers the request the endpoint was opened from.

@@ -1,4 +1,5 @@
 #define _GNU_SOURCE
+#include "frames.h"
 #include "ofi.h"
 
 #include <errno.h>
@@ -118,6 +119,16 @@ int ofi_register(struct fid_domain *domain, void *base, size_t len, uint64_t acc
 	attr.requested_key = key;
 	attr.iface = FI_HMEM_SYSTEM;
 	return fi_mr_regattr(domain, &attr, 0, mr);
+}
+
+int ofi_connect(struct fid_ep *ep, const void *addr, const void *param, size_t len, bool tcp)
+{
+	int ret;
+
+	frames_connecting(tcp);
+	ret = fi_connect(ep, addr, param, len);
+	frames_connecting(0);
+	return ret;
 }
 
 /* Posts every write. After a failure on an endpoint its later writes are not

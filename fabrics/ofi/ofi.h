@@ -2,6 +2,7 @@
 #ifndef MXL_FABRICS_OFI_H
 #define MXL_FABRICS_OFI_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/uio.h>
 
@@ -71,6 +72,7 @@ int ofi_open_cq(struct fid_domain *domain, size_t depth, struct fid_cq **cq, int
 int ofi_open_eq(struct fid_fabric *fabric, size_t depth, struct fid_eq **eq, int *fd);
 int ofi_register(struct fid_domain *domain, void *base, size_t len, uint64_t access,
 		 uint64_t key, struct fid_mr **mr);
+int ofi_connect(struct fid_ep *ep, const void *addr, const void *param, size_t len, bool tcp);
 int ofi_post(struct ofi_write *writes, int count);
 int ofi_post_receives(struct fid_ep *ep, void *buf, size_t len, void *desc, int count);
 int ofi_poll(struct ofi_poller *p, int64_t timeout_ns);
