@@ -9,6 +9,9 @@ package ofi
 #cgo nocallback ofi_post
 #cgo noescape ofi_exchange
 #cgo nocallback ofi_exchange
+#cgo noescape ofi_mapping_faults
+#cgo nocallback ofi_mapping_faults
+#include "mappings.h"
 #include "ofi.h"
 */
 import "C"

@@ -2,11 +2,13 @@ package ofi
 
 /*
 #include <stdlib.h>
+#include "mappings.h"
 #include "ofi.h"
 */
 import "C"
 
 import (
+	"errors"
 	"fmt"
 	"time"
 	"unsafe"
@@ -43,6 +45,8 @@ type Poller struct {
 	c       *C.struct_ofi_poller
 	entries []C.struct_fi_cq_data_entry
 	event   Event
+	faults  uint32 // of the thread's mappings, as last seen
+	lost    bool   // one more during the last Exchange
 }
 
 // NewPoller makes a poller that reads up to capacity completions at a time.
@@ -104,7 +108,22 @@ func (p *Poller) Poll(timeout time.Duration) (int, error) {
 	if n < 0 {
 		return 0, Errno(-n)
 	}
+	if p.mappingLost() {
+		return 0, ErrMappingLost
+	}
 	return int(n), nil
+}
+
+// ErrMappingLost says that memory which the library was given belongs to a file that
+// is shorter now: what was read from there is zeroes, what was written is gone.
+var ErrMappingLost = errors.New("ofi: a mapped file was truncated")
+
+// mappingLost says whether a page went missing on this thread since it last did.
+func (p *Poller) mappingLost() bool {
+	faults := uint32(C.ofi_mapping_faults())
+	lost := faults != p.faults
+	p.faults = faults
+	return lost
 }
 
 // Word is a futex word in memory that is not Go's, and the value it had when it was
@@ -115,16 +134,34 @@ type Word struct {
 	// Glance is how often the word is looked at while the queues are waited on; 0
 	// waits on the word, after one look at the queues.
 	Glance time.Duration
+	// Head is another word of the same file, looked at every HeadEvery of a wait on
+	// the word; it ends the wait when it no longer holds HeadSeen. Nil is none.
+	Head      *uint32
+	HeadSeen  uint32
+	HeadEvery time.Duration
 }
 
+// Hold keeps the completion of the one transfer in flight until the next may be
+// posted: a return to Go in between would have nothing to do. The transfer was posted
+// Age ago; passes are Pass apart from then on, the one that notices the completion is
+// the first not before it, and the next transfer is due Gap after that. The zero
+// value holds nothing.
+type Hold struct{ Age, Pass, Gap time.Duration }
+
 // Exchange posts the batch and then waits like Poll, also until the word holds
-// another value than Seen. After a write that was refused it does not wait.
-func (p *Poller) Exchange(w *Writes, timeout time.Duration, word Word) (int, error) {
+// another value than Seen. After a write that was refused it does not wait. A
+// completion is held back as hold says; Held tells for how long it was. Only the
+// wake-up ends that early: connection events come after it.
+func (p *Poller) Exchange(w *Writes, timeout time.Duration, word Word, hold Hold) (int, error) {
 	if p.c == nil || w.c == nil {
 		return 0, ErrClosed
 	}
+	p.c.head = (*C.uint32_t)(unsafe.Pointer(word.Head))
+	p.c.head_seen, p.c.head_every = C.uint32_t(word.HeadSeen), C.int64_t(word.HeadEvery)
+	p.c.hold_age, p.c.hold_pass, p.c.hold_gap = C.int64_t(hold.Age), C.int64_t(hold.Pass), C.int64_t(hold.Gap)
 	n := C.ofi_exchange(p.c, &w.c[0], C.int(w.count), C.int64_t(timeout),
 		(*C.uint32_t)(unsafe.Pointer(word.Address)), C.uint32_t(word.Seen), C.int64_t(word.Glance))
+	p.lost = p.mappingLost()
 	if n < 0 {
 		return 0, Errno(-n)
 	}
@@ -134,8 +171,15 @@ func (p *Poller) Exchange(w *Writes, timeout time.Duration, word Word) (int, err
 // Posting is how long the last Exchange took to post.
 func (p *Poller) Posting() time.Duration { return time.Duration(p.c.posting) }
 
-// WordError is nil or why the last Exchange could not wait on its word.
+// Held is how long the last Exchange held a completion back.
+func (p *Poller) Held() time.Duration { return time.Duration(p.c.held) }
+
+// WordError is nil or why the last Exchange could not wait on its word, or could not
+// read the memory that it posted from (ErrMappingLost).
 func (p *Poller) WordError() error {
+	if p.lost {
+		return ErrMappingLost
+	}
 	if p.c.flags&C.OFI_WORD_ERROR == 0 {
 		return nil
 	}

@@ -3,6 +3,7 @@ package ofi
 /*
 #include <signal.h>
 #include <stddef.h>
+#include "mappings.h"
 
 // libinfinipath, which libfabric brings along, puts handlers on these signals when
 // it is loaded, and then waits some 200 ms for a device: a SIGTERM during that time
@@ -33,12 +34,13 @@ __attribute__((section(".preinit_array"), used)) static void (*const hold)(void)
 // After them.
 __attribute__((constructor)) static void give_signals_back(void)
 {
-	if (!held)
-		return;
-	held = 0;
-	for (size_t i = 0; i < sizeof taken / sizeof *taken; i++)
-		sigaction(taken[i], &given[i], NULL);
-	sigprocmask(SIG_SETMASK, &mask, NULL);
+	if (held) {
+		held = 0;
+		for (size_t i = 0; i < sizeof taken / sizeof *taken; i++)
+			sigaction(taken[i], &given[i], NULL);
+		sigprocmask(SIG_SETMASK, &mask, NULL);
+	}
+	ofi_guard_mappings();
 }
 */
 import "C"

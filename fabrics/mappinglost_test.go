@@ -1,0 +1,65 @@
+package fabrics
+
+import (
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/mxl-stack/mxl-fabrics-agent/mxl"
+)
+
+// cutGrains truncates every grain file of a flow to its first page, which has the
+// grain's header.
+func cutGrains(t *testing.T, d *mxl.Domain, f *testFlow, depth uint64) {
+	t.Helper()
+	for slot := range depth {
+		if err := os.Truncate(fmt.Sprint(d.Path(), "/", mxl.FlowDirName(f.id), "/grains/data.", slot), 4096); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestMappingLostAtTheTarget: tcp copies a small grain into the mirror itself, in
+// C. A mirror whose files were cut off meanwhile fails the connection, not the
+// process.
+func TestMappingLostAtTheTarget(t *testing.T) {
+	for name, def := range map[string]string{"data": dataDef, "video": videoDef("video/v210", 320, 36, rate50)} {
+		t.Run(name, func(t *testing.T) {
+			p := newPair(t, def, 200*time.Millisecond, 200*time.Millisecond)
+			writeGrain(t, p.w, 10, 0, p.w.TotalSlices())
+			connect(t, p.source, "b", p.target)
+			p.arrives(t, 10, mxl.AllSlices)
+			cutGrains(t, p.testFlow.mirror, p.testFlow, p.w.Depth())
+			writeGrain(t, p.w, 11, 0, p.w.TotalSlices())
+			eventually(t, 5*time.Second, p.describe, func() bool { return p.target.Stats().Errors > 0 })
+			if st := p.target.Stats(); st.Head != 10 || st.LastError == "" {
+				t.Errorf("head %d, error %q", st.Head, st.LastError)
+			}
+			t.Log(p.target.Stats().LastError)
+		})
+	}
+}
+
+// TestMappingLostAtTheOrigin: the same for the origin of a flow whose grains are
+// small enough for the library to copy them.
+func TestMappingLostAtTheOrigin(t *testing.T) {
+	p := newPair(t, dataDef, 200*time.Millisecond, 200*time.Millisecond)
+	writeGrain(t, p.w, 10, 0, p.w.TotalSlices())
+	connect(t, p.source, "b", p.target)
+	p.arrives(t, 10, mxl.AllSlices)
+	cutGrains(t, p.origin, p.testFlow, p.w.Depth())
+	if err := mxl.Guard(func() error {
+		if _, err := p.w.OpenGrain(11); err != nil {
+			return err
+		}
+		return p.w.Commit(11, p.w.TotalSlices(), 0)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 5*time.Second, p.describe, func() bool { return p.source.Stats().State == StateError })
+	t.Log(p.describe())
+	if head := p.target.Stats().Head; head != 10 {
+		t.Errorf("the mirror's head is %d, and what was at 11 is gone", head)
+	}
+}
