@@ -24,6 +24,8 @@ var (
 	ErrRemoving = errors.New("mirror flow is being removed")
 	// ErrChanged: what was to be removed is not what was checked any more.
 	ErrChanged = errors.New("mirror changed between check and removal")
+	// ErrObstacle: something in the directory cannot be removed.
+	ErrObstacle = errors.New("mirror cannot be removed")
 	// ErrClosed: the room is closed.
 	ErrClosed = errors.New("mirror room is closed")
 )
@@ -81,6 +83,19 @@ func (e *BusyError) Error() string {
 
 // Unwrap returns ErrBusy.
 func (e *BusyError) Unwrap() error { return ErrBusy }
+
+// ObstacleError says what in a mirror directory keeps it from being removed; it
+// was found before anything was. It wraps [ErrObstacle].
+type ObstacleError struct {
+	Path string
+	Why  string
+}
+
+// Error names the path and what is in the way there.
+func (e *ObstacleError) Error() string { return fmt.Sprintf("%v: %s: %s", ErrObstacle, e.Path, e.Why) }
+
+// Unwrap returns ErrObstacle.
+func (e *ObstacleError) Unwrap() error { return ErrObstacle }
 
 // Reason is the rebuild reason of a flow that is replaced for the difference:
 // origin_config_changed, or replaced when something else did it.

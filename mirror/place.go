@@ -108,8 +108,8 @@ func fileIDOf(f *os.File) (FileID, error) {
 	return FileID{Dev: st.Dev, Ino: st.Ino}, nil
 }
 
-// deepest is how many directory levels a flow or domain can have: domain,
-// flow, grains, with one to spare.
+// deepest is how many directory levels there can be below a domain: flow,
+// grains, with two to spare.
 const deepest = 4
 
 // empty removes everything in dir; names in last go last. It follows no link

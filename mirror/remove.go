@@ -6,18 +6,22 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"slices"
 
 	"github.com/google/uuid"
 	"golang.org/x/sys/unix"
 )
 
-// Removal is what a removal did.
+// Removal is what a removal did, also one that failed.
 type Removal struct {
 	DomainID string
 	Path     string
-	Flows    []Key // whose files went
+	Flows    []Key // that are gone
 	Reason   Reason
 }
+
+// Took says whether the removal took a flow away.
+func (r Removal) Took(k Key) bool { return slices.Contains(r.Flows, k) }
 
 // CheckFlow makes a reader check of one flow now: nil when no other process
 // maps it, *BusyError, or [ErrNotMirror]. It takes as long as a reader check.
@@ -35,15 +39,28 @@ func (r *Room) checkNow(ctx context.Context, k Key) error {
 		return err
 	}
 	defer d.close()
+	if err := d.removable(k); err != nil {
+		return err
+	}
 	return r.free(ctx, d, k, mustBeFree)
+}
+
+// removable looks for what would stop the removal of a flow, or of the whole
+// domain, half way: *ObstacleError.
+func (d *domainDirectory) removable(k Key) error {
+	if k.FlowID == uuid.Nil {
+		return obstacle(d.dir, 0)
+	}
+	return obstacleOf(d.dir, flowDir(k.FlowID))
 }
 
 // RemoveFlow removes one flow of a mirror domain for a reason. The caller has
 // stopped using its writer. It takes the writer down, makes the reader check
 // the reason asks for, and removes the files; when it is refused ([ErrBusy],
 // *BusyError) the flow is opened again on the same inode, with another writer:
-// ask EnsureFlow for it. [ErrNotMirror] without such a flow. It may take as long as a reader check: not for the
-// reconcile loop.
+// ask EnsureFlow for it. [ErrNotMirror] without such a flow, [ErrObstacle] when
+// something in it cannot go; then nothing was touched. It may take as long as a
+// reader check: not for the reconcile loop.
 func (r *Room) RemoveFlow(ctx context.Context, k Key, reason Reason) (Removal, error) {
 	if k.FlowID == uuid.Nil {
 		return Removal{}, fmt.Errorf("%w: %s", ErrNotMirror, k)
@@ -57,14 +74,18 @@ func (r *Room) RemoveFlow(ctx context.Context, k Key, reason Reason) (Removal, e
 		return Removal{}, err
 	}
 	defer d.close()
+	removal := Removal{DomainID: k.DomainID, Path: d.flowPath(k.FlowID), Reason: reason}
 	if err := r.removeFlow(ctx, d, k, reason); err != nil {
-		return Removal{}, err
+		return removal, err
 	}
-	return Removal{DomainID: k.DomainID, Path: d.flowPath(k.FlowID), Flows: []Key{k}, Reason: reason}, nil
+	removal.Flows = []Key{k}
+	return removal, nil
 }
 
 // RemoveDomain removes a mirror domain, as RemoveFlow does a flow. Nothing goes
-// while any file of the domain is mapped.
+// while any file of the domain is mapped, or something in it cannot go. Should
+// the file system refuse half way all the same, the Removal beside the error
+// lists the flows that are gone; the others are open again.
 func (r *Room) RemoveDomain(ctx context.Context, domainID string, reason Reason) (Removal, error) {
 	k := Key{DomainID: domainID}
 	if err := r.enter(k); err != nil {
@@ -76,6 +97,10 @@ func (r *Room) RemoveDomain(ctx context.Context, domainID string, reason Reason)
 		return Removal{}, err
 	}
 	defer d.close()
+	removal := Removal{DomainID: d.id, Path: d.path, Reason: reason}
+	if err := d.removable(k); err != nil {
+		return removal, err
+	}
 	before := d.flowFiles()
 	closed := r.take(k)
 	err = closeAll(closed)
@@ -85,12 +110,15 @@ func (r *Room) RemoveDomain(ctx context.Context, domainID string, reason Reason)
 	if err == nil && !maps.Equal(before, d.flowFiles()) {
 		err = fmt.Errorf("%w: %s", ErrChanged, d.path)
 	}
-	if err != nil {
-		return Removal{}, errors.Join(err, r.reopen(d, closed))
+	if err == nil {
+		r.making.Lock()
+		defer r.making.Unlock()
+		err = r.removeOpenDomain(d, before, &removal)
 	}
-	r.making.Lock()
-	defer r.making.Unlock()
-	return r.removeOpenDomain(d, reason)
+	if err != nil {
+		err = errors.Join(err, r.reopen(d, closed, removal))
+	}
+	return removal, err
 }
 
 // unchanged makes sure that the name of the domain still leads to the directory
@@ -163,6 +191,9 @@ func (r *Room) free(ctx context.Context, d *domainDirectory, k Key, need sight) 
 // removeFlow closes the writer, looks for readers and removes the files. The
 // caller is in the flow.
 func (r *Room) removeFlow(ctx context.Context, d *domainDirectory, k Key, reason Reason) error {
+	if err := d.removable(k); err != nil {
+		return err
+	}
 	before, err := d.flowFile(k)
 	if err != nil {
 		return err
@@ -173,18 +204,26 @@ func (r *Room) removeFlow(ctx context.Context, d *domainDirectory, k Key, reason
 		err = r.free(ctx, d, k, reason.needs())
 	}
 	if err != nil {
-		return errors.Join(err, r.reopen(d, closed))
+		return errors.Join(err, r.reopen(d, closed, Removal{}))
 	}
 	r.making.Lock()
 	defer r.making.Unlock()
 	err = r.unchanged(d)
 	if err == nil {
-		err = d.unlinkFlow(k, before)
+		err = d.removable(k)
 	}
-	if err != nil {
-		return errors.Join(err, r.reopen(d, closed))
+	gone := false
+	if err == nil {
+		gone, err = d.unlinkFlow(k, before)
+	}
+	if !gone {
+		return errors.Join(err, r.reopen(d, closed, Removal{}))
 	}
 	r.forget(k)
+	if err != nil {
+		// The flow is gone, files of it are not: they lie aside as after a crash.
+		r.cfg.Log.Warn("mirror_sweep_failed", "domain_id", d.id, "path", d.path, "error", err.Error())
+	}
 	return nil
 }
 
@@ -204,15 +243,16 @@ func (d *domainDirectory) flowFile(k Key) (FileID, error) {
 
 // unlinkFlow removes the directory of a flow: it takes the name away in one
 // step, looks whether what it took is what was checked, and only then empties
-// it. A crash in between leaves a half-made flow for the sweep.
-func (d *domainDirectory) unlinkFlow(k Key, before FileID) error {
+// it. A crash in between leaves a half-made flow for the sweep, and so does an
+// error once the flow is gone.
+func (d *domainDirectory) unlinkFlow(k Key, before FileID) (gone bool, err error) {
 	fd := int(d.dir.Fd())
 	from, aside := flowDir(k.FlowID), halfMade+"gone-"+k.FlowID.String()
-	if err := removeEntry(d.dir, aside, 1); err != nil {
-		return err
+	if err := removeEntry(d.dir, aside, 0); err != nil {
+		return false, err
 	}
 	if err := unix.Renameat2(fd, from, fd, aside, unix.RENAME_NOREPLACE); err != nil {
-		return fmt.Errorf("remove %s/%s: %w", d.path, from, err)
+		return false, fmt.Errorf("remove %s/%s: %w", d.path, from, err)
 	}
 	after := FileID{}
 	dir, err := openBelow(d.dir, aside)
@@ -226,42 +266,73 @@ func (d *domainDirectory) unlinkFlow(k Key, before FileID) error {
 		err = fmt.Errorf("%w: %s/%s", ErrChanged, d.path, from)
 	}
 	if err != nil {
-		return errors.Join(err, unix.Renameat2(fd, aside, fd, from, unix.RENAME_NOREPLACE))
+		return false, errors.Join(err, unix.Renameat2(fd, aside, fd, from, unix.RENAME_NOREPLACE))
 	}
-	return removeEntry(d.dir, aside, 1)
+	return true, removeEntry(d.dir, aside, 0)
 }
 
-// removeOpenDomain removes the files of a domain. The caller has made the
-// checks, is in the domain and holds making.
-func (r *Room) removeOpenDomain(d *domainDirectory, reason Reason) (Removal, error) {
-	removal := Removal{DomainID: d.id, Path: d.path, Reason: reason}
-	if err := closeAll(r.take(Key{DomainID: d.id})); err != nil {
-		return removal, err
-	}
+// removeOpenDomain removes a domain whose flows are these and notes in removal
+// which of them are gone. The caller has closed the writers, made the checks, is
+// in the domain and holds making.
+func (r *Room) removeOpenDomain(d *domainDirectory, flows map[uuid.UUID]FileID, removal *Removal) error {
 	if err := r.unchanged(d); err != nil {
-		return removal, err
+		return err
 	}
+	if err := d.removable(Key{DomainID: d.id}); err != nil {
+		return err
+	}
+	err := r.dismantle(d, flows, removal)
+	if n := len(removal.Flows); err != nil && n > 0 {
+		err = fmt.Errorf("%d of %d flows are gone: %w", n, len(flows), err)
+	}
+	return err
+}
+
+// dismantle takes the flows out of a domain one by one, then the rest, then the
+// directory.
+func (r *Room) dismantle(d *domainDirectory, flows map[uuid.UUID]FileID, removal *Removal) error {
 	for _, id := range d.flows() {
-		removal.Flows = append(removal.Flows, Key{d.id, id})
+		k := Key{d.id, id}
+		gone, err := d.unlinkFlow(k, flows[id])
+		if gone {
+			r.forget(k)
+			removal.Flows = append(removal.Flows, k)
+		}
+		if err != nil {
+			return err
+		}
 	}
 	// The definition last: until then the directory says whose it is.
 	if err := empty(d.dir, 0, definitionFile); err != nil {
-		return removal, err
+		return err
 	}
 	if err := unix.Unlinkat(int(r.dir.Fd()), domainDir(d.id), unix.AT_REMOVEDIR); err != nil {
-		return removal, fmt.Errorf("remove %s: %w", d.path, err)
+		return errors.Join(fmt.Errorf("remove %s: %w", d.path, err), d.sign())
 	}
-	for _, k := range removal.Flows {
-		r.forget(k)
-	}
-	return removal, nil
+	return nil
 }
 
-// reopen opens flows again that a refused removal closed. One that cannot be
-// opened shows in Survey.
-func (r *Room) reopen(d *domainDirectory, closed []*heldFlow) error {
+// sign gives a directory that could not be removed its definition back, so that
+// it is ours the next time too.
+func (d *domainDirectory) sign() error {
+	text, err := definition(d.id, d.marker.SourceHost, d.marker.OwnerHost)
+	if err != nil {
+		return err
+	}
+	if err := writeBelow(d.dir, definitionFile, text); err != nil && !errors.Is(err, fs.ErrExist) && !gone(err) {
+		return err
+	}
+	return nil
+}
+
+// reopen opens flows again that a removal closed and did not take. One that
+// cannot be opened shows in Survey.
+func (r *Room) reopen(d *domainDirectory, closed []*heldFlow, removal Removal) error {
 	var all error
 	for _, f := range closed {
+		if removal.Took(f.Key) {
+			continue
+		}
 		if err := r.adoptFlow(d, f.Key); err != nil {
 			r.mu.Lock()
 			r.damaged[f.Key] = err

@@ -225,7 +225,7 @@ func (r *Room) Close(cleanup bool) ([]Removal, error) {
 	domains, all := r.ownDomains()
 	var removals []Removal
 	for _, d := range domains {
-		removal, err := r.removeOpenDomain(d, OnExit)
+		removal, err := r.removeAtExit(d)
 		d.close()
 		if err != nil {
 			all = errors.Join(all, err)
@@ -234,6 +234,23 @@ func (r *Room) Close(cleanup bool) ([]Removal, error) {
 		removals = append(removals, removal)
 	}
 	return removals, all
+}
+
+// removeAtExit removes a domain whoever reads it. The caller holds making.
+func (r *Room) removeAtExit(d *domainDirectory) (Removal, error) {
+	removal := Removal{DomainID: d.id, Path: d.path, Reason: OnExit}
+	if err := d.removable(Key{DomainID: d.id}); err != nil {
+		return removal, err
+	}
+	closed := r.take(Key{DomainID: d.id})
+	err := closeAll(closed)
+	if err == nil {
+		err = r.removeOpenDomain(d, d.flowFiles(), &removal)
+	}
+	if err != nil {
+		err = errors.Join(err, r.reopen(d, closed, removal))
+	}
+	return removal, err
 }
 
 // letGo closes every writer and the room's descriptors and deletes nothing:

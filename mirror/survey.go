@@ -231,7 +231,11 @@ func (d *domainDirectory) watchWith(w *Watched, flow func(name string, k Key) er
 		case strings.HasPrefix(name, halfMade):
 			all = errors.Join(all, d.watchFlow(w, name, k))
 		default:
-			w.add(int(d.dir.Fd()), name, k)
+			// Not of MXL's making, and it goes with the domain all the same.
+			if w.add(int(d.dir.Fd()), name, k) == unix.S_IFDIR {
+				_, err := d.watchTree(w, name, k)
+				all = errors.Join(all, err)
+			}
 		}
 	}
 	return all
@@ -239,16 +243,25 @@ func (d *domainDirectory) watchWith(w *Watched, flow func(name string, k Key) er
 
 // watchFlow adds the files of one flow directory.
 func (d *domainDirectory) watchFlow(w *Watched, name string, k Key) error {
+	found, err := d.watchTree(w, name, k)
+	if found {
+		w.Flows = append(w.Flows, k)
+	}
+	return err
+}
+
+// watchTree adds all files of a directory in the domain and says whether there
+// is one.
+func (d *domainDirectory) watchTree(w *Watched, name string, k Key) (found bool, err error) {
 	dir, err := openBelow(d.dir, name)
 	if notADirectory(err) || gone(err) {
-		return nil
+		return false, nil
 	}
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer dir.Close()
-	w.Flows = append(w.Flows, k)
-	return w.addAll(dir, k, 1)
+	return true, w.addAll(dir, k, 1)
 }
 
 func (w *Watched) addAll(dir *os.File, k Key, level int) error {
