@@ -39,7 +39,7 @@ func TestEnds(t *testing.T) {
 	}
 	for _, target := range targets {
 		target.dir = "."
-		r := run(t.Context(), target, limits{each: 5 * time.Second, memoryMiB: 256, cache: filepath.Join(work, "cache")})
+		r := run(t.Context(), target, limits{each: 8 * time.Second, memoryMiB: 256, cache: filepath.Join(work, "cache")})
 		if r.end != want[target.name] {
 			t.Errorf("%s ends as %q, want %q:\n%s", target.name, r.end, want[target.name], r.output)
 		}
@@ -55,7 +55,7 @@ func TestEnds(t *testing.T) {
 func TestJudge(t *testing.T) {
 	const (
 		busy  = "fuzz: elapsed: 3s, execs: 7 (2/sec), new interesting: 0 (total: 1)\n--- FAIL: FuzzX (3.01s)\n    context deadline exceeded\nFAIL\n"
-		still = "fuzz: elapsed: 3s, execs: 7 (2/sec), new interesting: 0 (total: 1)\nfuzz: elapsed: 6s, execs: 7 (0/sec), new interesting: 0 (total: 1)\nPASS\n"
+		still = "fuzz: elapsed: 3s, execs: 7 (2/sec), new interesting: 0 (total: 1)\nfuzz: elapsed: 7s, execs: 7 (0/sec), new interesting: 0 (total: 1)\nPASS\n"
 		died  = "    fuzzing process hung or terminated unexpectedly: exit status 2\n    Failing input written to x\nFAIL\n"
 	)
 	failed := os.ErrClosed
