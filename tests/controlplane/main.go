@@ -38,6 +38,7 @@ const (
 	limitCPU     = 3.0 // percent of a core
 	limitRSS     = 80.0
 	limitEvent   = 1000.0 // ms until the slowest reading client has an event
+	busyPercent  = 25.0
 )
 
 // result is the file.
@@ -50,17 +51,27 @@ type result struct {
 	MetricsMedianMS float64 `json:"metrics_median_ms"`
 	MirrorsMedianMS float64 `json:"mirrors_median_ms"`
 	PassMeanMS      float64 `json:"pass_mean_ms"`
-	EventMaxMS      float64 `json:"event_max_ms"` // until all reading clients had an event
-	EventsLost      int     `json:"events_lost"`
-	Flows           int     `json:"flows"`
-	Domains         int     `json:"domains"`
-	Peers           int     `json:"peers"`
-	Clients         int     `json:"sse_clients"`
-	DeafClients     int     `json:"sse_clients_that_never_read"`
-	SteadySeconds   float64 `json:"steady_seconds"`
-	LoadAverage     string  `json:"load_average"` // of this machine meanwhile
-	Nice            int     `json:"nice"`         // of the agent, as this program was started
-	Pass            bool    `json:"pass"`
+	// Processor time of the agent: what it costs, whatever else the machine does.
+	MetricsCPUMS  float64 `json:"metrics_cpu_ms"` // a request, with all the agent does meanwhile
+	MirrorsCPUMS  float64 `json:"mirrors_cpu_ms"`
+	PassCPUP99MS  float64 `json:"pass_cpu_p99_ms"`
+	PassCPUMeanMS float64 `json:"pass_cpu_mean_ms"`
+	EventMaxMS    float64 `json:"event_max_ms"` // until all reading clients had an event
+	EventsLost    int     `json:"events_lost"`
+	Flows         int     `json:"flows"`
+	Domains       int     `json:"domains"`
+	Peers         int     `json:"peers"`
+	Clients       int     `json:"sse_clients"`
+	DeafClients   int     `json:"sse_clients_that_never_read"`
+	SteadySeconds float64 `json:"steady_seconds"`
+	LoadAverage   string  `json:"load_average"` // of this machine meanwhile
+	// OthersPercent is what other processes used of this machine's processors
+	// meanwhile. Above busyPercent the times are not judged, the processor times
+	// are.
+	OthersPercent float64 `json:"others_cpu_percent"`
+	JudgedBy      string  `json:"judged_by"` // "time", or "processor time" on a busy machine
+	Nice          int     `json:"nice"`      // of the agent, as this program was started
+	Pass          bool    `json:"pass"`
 }
 
 func main() {
@@ -108,14 +119,22 @@ func run(ctx context.Context, steady time.Duration, program string) (result, err
 	if err := pause(ctx, 3*time.Second); err != nil {
 		return r, err
 	}
+	busyBefore, err := machineTimes()
+	if err != nil {
+		return r, err
+	}
+	ownBefore, err := a.ownTimes()
+	if err != nil {
+		return r, err
+	}
 	// Nothing but the agent's own work: CPU and passes.
 	if err := a.steadyState(ctx, steady, &r); err != nil {
 		return r, err
 	}
-	if r.MetricsMS, r.MetricsMedianMS, err = a.latency(ctx, "/metrics"); err != nil {
+	if r.MetricsMS, r.MetricsMedianMS, r.MetricsCPUMS, err = a.latency(ctx, "/metrics"); err != nil {
 		return r, err
 	}
-	if r.MirrorsMS, r.MirrorsMedianMS, err = a.latency(ctx, "/api/v1/mirrors"); err != nil {
+	if r.MirrorsMS, r.MirrorsMedianMS, r.MirrorsCPUMS, err = a.latency(ctx, "/api/v1/mirrors"); err != nil {
 		return r, err
 	}
 	if r.EventMaxMS, r.EventsLost, err = streams.deliver(ctx, root); err != nil {
@@ -124,14 +143,22 @@ func run(ctx context.Context, steady time.Duration, program string) (result, err
 	if r.RSSMiB, err = a.residentMiB(); err != nil {
 		return r, err
 	}
+	busyAfter, err := machineTimes()
+	if err != nil {
+		return r, err
+	}
+	ownAfter, err := a.ownTimes()
+	if err != nil {
+		return r, err
+	}
+	r.OthersPercent = 100 * (busyAfter.busy - busyBefore.busy - (ownAfter - ownBefore).Seconds()) / (busyAfter.all - busyBefore.all)
 	load, _ := os.ReadFile("/proc/loadavg")
 	r.LoadAverage = strings.TrimSpace(string(load))
 	// The system call gives 20 minus the nice value (getpriority(2)).
 	if p, err := syscall.Getpriority(syscall.PRIO_PROCESS, a.command.Process.Pid); err == nil {
 		r.Nice = 20 - p
 	}
-	r.Pass = r.MetricsMS <= limitMetrics && r.MirrorsMS <= limitMirrors && r.PassP99MS <= limitPass &&
-		r.CPUCorePercent <= limitCPU && r.RSSMiB <= limitRSS && r.EventMaxMS <= limitEvent && r.EventsLost == 0
+	r.judge()
 	text, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
 		return r, err
@@ -141,6 +168,18 @@ func run(ctx context.Context, steady time.Duration, program string) (result, err
 		return r, err
 	}
 	return r, os.WriteFile(resultFile, append(text, '\n'), 0o644)
+}
+
+// judge holds the figures to their limits.
+func (r *result) judge() {
+	metrics, mirrors, pass := r.MetricsMS, r.MirrorsMS, r.PassP99MS
+	r.JudgedBy = "time"
+	if r.OthersPercent > busyPercent {
+		metrics, mirrors, pass = r.MetricsCPUMS, r.MirrorsCPUMS, r.PassCPUP99MS
+		r.JudgedBy = "processor time"
+	}
+	r.Pass = metrics <= limitMetrics && mirrors <= limitMirrors && pass <= limitPass &&
+		r.CPUCorePercent <= limitCPU && r.RSSMiB <= limitRSS && r.EventMaxMS <= limitEvent && r.EventsLost == 0
 }
 
 func pause(ctx context.Context, d time.Duration) error {

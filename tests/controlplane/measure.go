@@ -65,33 +65,39 @@ func (a *runningAgent) mirrored(ctx context.Context, want int, limit time.Durati
 }
 
 // latency asks for a document again and again, and gives the 95th percentile and
-// the median in milliseconds.
-func (a *runningAgent) latency(ctx context.Context, path string) (p95, median float64, err error) {
+// the median in milliseconds, and the agent's processor time for each request, with
+// what it does beside them.
+func (a *runningAgent) latency(ctx context.Context, path string) (p95, median, cpu float64, err error) {
 	const requests = 100
 	var took []float64
+	before, err := a.cpuTime()
+	if err != nil {
+		return 0, 0, 0, err
+	}
 	for range requests {
 		began := time.Now()
 		body, err := a.get(ctx, path)
 		if err != nil {
-			return 0, 0, err
+			return 0, 0, 0, err
 		}
 		took = append(took, milliseconds(time.Since(began)))
 		if len(body) < 10_000 {
-			return 0, 0, fmt.Errorf("%s has only %d bytes", path, len(body))
+			return 0, 0, 0, fmt.Errorf("%s has only %d bytes", path, len(body))
 		}
 		if err := pause(ctx, 20*time.Millisecond); err != nil {
-			return 0, 0, err
+			return 0, 0, 0, err
 		}
 	}
+	after, err := a.cpuTime()
 	slices.Sort(took)
-	return took[requests*95/100], took[requests/2], nil
+	return took[requests*95/100], took[requests/2], milliseconds(after-before) / requests, err
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
 // steadyState watches CPU time and passes.
 func (a *runningAgent) steadyState(ctx context.Context, span time.Duration, r *result) error {
-	passes, err := a.passes(ctx)
+	passes, err := a.work(ctx, "tick", "tick_cpu")
 	if err != nil {
 		return err
 	}
@@ -108,13 +114,14 @@ func (a *runningAgent) steadyState(ctx context.Context, span time.Duration, r *r
 		return err
 	}
 	wall := time.Since(began)
-	after, err := a.passes(ctx)
+	after, err := a.work(ctx, "tick", "tick_cpu")
 	if err != nil {
 		return err
 	}
 	r.SteadySeconds = wall.Seconds()
 	r.CPUCorePercent = 100 * (cpuAfter - cpu).Seconds() / wall.Seconds()
-	r.PassP99MS, r.PassMeanMS = after.since(passes)
+	r.PassP99MS, r.PassMeanMS = after[0].since(passes[0])
+	r.PassCPUP99MS, r.PassCPUMeanMS = after[1].since(passes[1])
 	return nil
 }
 
@@ -125,21 +132,24 @@ type histogram struct {
 	sum    float64
 }
 
-// passes reads the times of whole passes from the metrics page.
-func (a *runningAgent) passes(ctx context.Context) (h histogram, err error) {
+// work reads the times of periodic works from the metrics page.
+func (a *runningAgent) work(ctx context.Context, works ...string) ([]histogram, error) {
 	body, err := a.get(ctx, "/metrics")
 	if err != nil {
-		return h, err
+		return nil, err
 	}
 	const series = `mxl_fabrics_agent_reconcile_work_seconds`
+	list := make([]histogram, len(works))
 	for line := range strings.Lines(string(body)) {
 		name, text, _ := strings.Cut(strings.TrimSpace(line), "} ")
-		if !strings.Contains(name, `work="tick"`) {
+		i := slices.IndexFunc(works, func(w string) bool { return strings.Contains(name, `work="`+w+`"`) })
+		if i < 0 || !strings.HasPrefix(name, series) {
 			continue
 		}
+		h := &list[i]
 		value, err := strconv.ParseFloat(text, 64)
 		if err != nil {
-			return h, err
+			return nil, err
 		}
 		switch {
 		case strings.HasPrefix(name, series+"_sum"):
@@ -148,15 +158,17 @@ func (a *runningAgent) passes(ctx context.Context) (h histogram, err error) {
 			_, bound, _ := strings.Cut(name, `le="`)
 			b, err := strconv.ParseFloat(strings.Replace(strings.Trim(bound, `"`), "+Inf", "Inf", 1), 64)
 			if err != nil {
-				return h, err
+				return nil, err
 			}
 			h.bounds, h.counts = append(h.bounds, b), append(h.counts, value)
 		}
 	}
-	if len(h.bounds) == 0 {
-		return h, errors.New("no times of passes on the metrics page")
+	for i, h := range list {
+		if len(h.bounds) == 0 {
+			return nil, fmt.Errorf("no times of %s on the metrics page", works[i])
+		}
 	}
-	return h, nil
+	return list, nil
 }
 
 // since is the 99th percentile, interpolated inside its bucket, and the mean of
@@ -185,8 +197,20 @@ func (h histogram) since(before histogram) (p99, mean float64) {
 }
 
 // cpuTime is the agent's user and system time.
-func (a *runningAgent) cpuTime() (time.Duration, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", a.command.Process.Pid))
+func (a *runningAgent) cpuTime() (time.Duration, error) { return cpuTimeOf(a.command.Process.Pid) }
+
+// ownTimes is that of the agent and of this program.
+func (a *runningAgent) ownTimes() (time.Duration, error) {
+	agent, err := a.cpuTime()
+	if err != nil {
+		return 0, err
+	}
+	own, err := cpuTimeOf(os.Getpid())
+	return agent + own, err
+}
+
+func cpuTimeOf(pid int) (time.Duration, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return 0, err
 	}
@@ -206,6 +230,31 @@ func (a *runningAgent) cpuTime() (time.Duration, error) {
 		ticks += n
 	}
 	return time.Duration(ticks) * 10 * time.Millisecond, nil
+}
+
+// processorTimes are seconds that all processors together were busy, and had.
+type processorTimes struct{ busy, all float64 }
+
+func machineTimes() (t processorTimes, err error) {
+	text, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return t, err
+	}
+	line, _, _ := strings.Cut(string(text), "\n")
+	for i, field := range strings.Fields(strings.TrimPrefix(line, "cpu ")) {
+		ticks, err := strconv.ParseFloat(field, 64)
+		if err != nil {
+			return t, err
+		}
+		if i > 7 {
+			break // guest time is part of user time
+		}
+		t.all += ticks / 100
+		if i != 3 && i != 4 { // idle and waiting for I/O
+			t.busy += ticks / 100
+		}
+	}
+	return t, nil
 }
 
 // residentMiB is the resident memory but for the shared memory: the mapped flows.
