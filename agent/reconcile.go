@@ -18,6 +18,11 @@ import (
 // passEvery is the interval of the reconcile loop (contract, "Mirror health").
 const passEvery = 200 * time.Millisecond
 
+// passShare bounds what wakes can cost: after a pass there is none for this many
+// times its own length, passEvery at most. Thousands of mirrors that are made one
+// after the other would else be looked through for each of them.
+const passShare = 4
+
 // loop is the state of the reconcile loop. Only its goroutine touches it.
 type loop struct {
 	planner    *planner
@@ -46,7 +51,15 @@ func (a *Agent) reconcile(ctx context.Context) {
 	ticker := time.NewTicker(passEvery)
 	defer ticker.Stop()
 	for {
+		began := time.Now()
 		a.pass(ctx)
+		rest := time.NewTimer(min(passEvery, passShare*time.Since(began)))
+		select {
+		case <-ctx.Done():
+			rest.Stop()
+			return
+		case <-rest.C:
+		}
 		select {
 		case <-ctx.Done():
 			return
