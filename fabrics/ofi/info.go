@@ -36,6 +36,9 @@ type Query struct {
 	Provider string // libfabric provider name, "tcp" or "verbs"
 	Address  string // numeric local address; empty asks for any
 	Role     Role
+	// Rescan makes the provider look for its interfaces again first, where
+	// CanRescan says so.
+	Rescan bool
 }
 
 // Info describes an interface, or one end of a connection to be made.
@@ -46,18 +49,21 @@ type Info struct{ c *C.struct_fi_info }
 func GetInfo(q Query) (*Info, error) {
 	C.ofi_setup()
 	var node *C.char
-	format, source := uint32(C.FI_FORMAT_UNSPEC), 0
+	format, flags := uint32(C.FI_FORMAT_UNSPEC), uint64(0)
 	if q.Address != "" {
 		addr, err := netip.ParseAddr(q.Address)
 		if err != nil {
 			return nil, fmt.Errorf("fabric address %q is not a numeric address: %w", q.Address, err)
 		}
-		format, source = FormatIPv4, 1
+		format, flags = FormatIPv4, C.FI_SOURCE
 		if addr.Is6() && !addr.Is4In6() {
 			format = FormatIPv6
 		}
 		node = C.CString(q.Address)
 		defer C.free(unsafe.Pointer(node))
+	}
+	if q.Rescan && CanRescan() {
+		flags |= rescanFlag
 	}
 	caps := C.uint64_t(C.FI_RMA | C.FI_REMOTE_WRITE)
 	if q.Role == Sender {
@@ -66,7 +72,7 @@ func GetInfo(q Query) (*Info, error) {
 	name := C.CString(q.Provider)
 	defer C.free(unsafe.Pointer(name))
 	var out *C.struct_fi_info
-	ret := C.ofi_getinfo(name, node, caps, C.uint32_t(format), C.int(source), &out)
+	ret := C.ofi_getinfo(name, node, caps, C.uint32_t(format), C.uint64_t(flags), &out)
 	if err := check(ret, fmt.Sprintf("provider %s, address %q", q.Provider, q.Address)); err != nil {
 		return nil, err
 	}

@@ -39,7 +39,7 @@ static uint32_t api_version(void)
 }
 
 int ofi_getinfo(const char *provider, const char *node, uint64_t caps,
-		uint32_t addr_format, int source, struct fi_info **out)
+		uint32_t addr_format, uint64_t flags, struct fi_info **out)
 {
 	struct fi_info *hints = fi_allocinfo();
 	int ret;
@@ -52,7 +52,7 @@ int ofi_getinfo(const char *provider, const char *node, uint64_t caps,
 				      FI_MR_ALLOCATED | FI_MR_PROV_KEY;
 	hints->caps = caps;
 	hints->addr_format = addr_format;
-	ret = fi_getinfo(api_version(), node, NULL, source ? FI_SOURCE : 0, hints, out);
+	ret = fi_getinfo(api_version(), node, NULL, flags, hints, out);
 	fi_freeinfo(hints);
 	return ret;
 }

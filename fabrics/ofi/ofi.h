@@ -66,7 +66,7 @@ struct ofi_poller {
 
 void ofi_setup(void);
 int ofi_getinfo(const char *provider, const char *node, uint64_t caps,
-		uint32_t addr_format, int source, struct fi_info **out);
+		uint32_t addr_format, uint64_t flags, struct fi_info **out);
 int ofi_info_set_peer(struct fi_info *info, const void *addr, size_t len);
 int ofi_open_cq(struct fid_domain *domain, size_t depth, struct fid_cq **cq, int *fd);
 int ofi_open_eq(struct fid_fabric *fabric, size_t depth, struct fid_eq **eq, int *fd);
