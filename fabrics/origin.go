@@ -139,14 +139,14 @@ func (o *origin) look(now int64) uint64 {
 }
 
 // word is what a wait for the origin ends on.
-func (o *origin) word(glance time.Duration) ofi.Word {
-	w := ofi.Word{Seen: o.seen, Glance: glance}
+func (o *origin) word(glance, headEvery time.Duration) ofi.Word {
+	w := ofi.Word{Seen: o.seen, Glance: glance, HeadSeen: uint32(o.head), HeadEvery: headEvery}
 	switch {
 	case o.state != originOpen:
 	case o.reader.grains != nil:
 		w.Address = o.reader.grains.SyncWord()
 	default:
-		w.Address = o.reader.samples.SyncWord()
+		w.Address, w.Head = o.reader.samples.SyncWord(), o.reader.samples.HeadWord()
 	}
 	return w
 }

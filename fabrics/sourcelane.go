@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/mxl-stack/mxl-fabrics-agent/fabrics/ofi"
 	"github.com/mxl-stack/mxl-fabrics-agent/mxl"
@@ -105,16 +106,17 @@ func (l *sourceLane) pass() error {
 	filled := l.now()
 
 	w := l.plan(filled)
-	n, err := l.poller.Exchange(l.writes, w.poll+w.sync, w.word(&l.origin))
+	n, err := l.poller.Exchange(l.writes, w.poll+w.sync, w.word(&l.origin), l.hold(w, filled))
 	now = l.now()
+	held := int64(l.poller.Held())
 	l.stalls.lap(taskPost, filled+int64(l.poller.Posting()))
-	l.stalls.waited(int64(w.poll+w.sync), now)
+	l.stalls.waited(int64(w.poll+w.sync)+held, now)
 	l.posted()
 	if err != nil {
 		return l.failAll(fmt.Errorf("read completion queue: %w", err), now)
 	}
 	for i := range n {
-		l.complete(l.poller.Token(i), now)
+		l.complete(l.poller.Token(i), now-held)
 	}
 	if token, failed := l.poller.Failed(); failed != nil {
 		l.failed(token, failed, now)
@@ -127,6 +129,16 @@ func (l *sourceLane) pass() error {
 	}
 	l.stalls.end(w.busy || n > 0, l.now())
 	return nil
+}
+
+// hold is how long the completion of the transfer in flight may be kept.
+func (l *sourceLane) hold(w sourceWait, now int64) ofi.Hold {
+	if !w.hold {
+		return ofi.Hold{}
+	}
+	d := l.destinations[0]
+	pass := l.cfg.AudioPass
+	return ofi.Hold{Age: time.Duration(now - d.transfers[d.first].posted), Pass: pass, Gap: max(pass, minSampleGap)}
 }
 
 // fill puts every transfer that may start now into the batch.

@@ -25,6 +25,8 @@ const (
 type sourceWait struct {
 	poll, sync time.Duration
 	glance     time.Duration // 0: the origin does not matter
+	headEvery  time.Duration // of sync: how often the head is looked at besides; 0: never
+	hold       bool          // a completion may wait for the time of the next post
 	busy       bool          // there is something in flight, so a late pass is a stall
 }
 
@@ -33,7 +35,7 @@ func (w sourceWait) word(o *origin) ofi.Word {
 	if w.sync == 0 && w.glance == 0 {
 		return ofi.Word{}
 	}
-	return o.word(w.glance)
+	return o.word(w.glance, w.headEvery)
 }
 
 // sourceFacts is what the decision depends on.
@@ -45,6 +47,7 @@ type sourceFacts struct {
 	connecting bool  // a handshake runs
 	silent     bool  // the origin has not moved for silentAfter
 	samples    bool  // continuous flow
+	alone      bool  // nothing but the one transfer in flight can be dealt with
 	nextPost   int64 // continuous: when the next batch may be posted
 	nextEvent  int64 // next deadline of anything; 0 for none
 	pass       time.Duration
@@ -66,7 +69,7 @@ func planWait(f sourceFacts, now int64) sourceWait {
 	case f.moving && f.hungry:
 		return sourceWait{poll: untilEvent, glance: glance / 2, busy: true}
 	case f.moving:
-		return sourceWait{poll: untilEvent, busy: true}
+		return sourceWait{poll: untilEvent, busy: true, hold: f.samples && f.alone}
 	case f.hungry && f.samples && untilPost > 0:
 		// Nothing may be posted before that time, whatever the origin does.
 		limit := untilPost
@@ -75,17 +78,18 @@ func planWait(f sourceFacts, now int64) sourceWait {
 		}
 		return sourceWait{poll: min(limit, untilEvent), busy: true}
 	case f.hungry:
-		limit := shortWait
+		w, limit := sourceWait{}, shortWait
 		switch {
 		case f.silent:
 			limit = longWait
 		case f.samples:
-			limit = f.pass
+			w.headEvery = f.pass
 		}
 		if f.stuck || f.connecting {
 			limit = min(limit, glance)
 		}
-		return sourceWait{sync: max(min(limit, untilEvent), time.Microsecond)}
+		w.sync = max(min(limit, untilEvent), time.Microsecond)
+		return w
 	case f.stuck:
 		return sourceWait{poll: min(untilEvent, shortWait)}
 	}
@@ -96,6 +100,7 @@ func planWait(f sourceFacts, now int64) sourceWait {
 func (l *sourceLane) plan(now int64) sourceWait {
 	o := &l.origin
 	f := sourceFacts{samples: !l.shape.discrete, pass: l.cfg.AudioPass, nextEvent: o.nextLook()}
+	f.alone = len(l.destinations) == 1 && l.destinations[0].phase == phaseUp && l.destinations[0].window == 1
 	open := o.state == originOpen
 	f.silent = now-o.moved > int64(silentAfter)
 	if l.closing {

@@ -87,7 +87,9 @@ func TestPlanWait(t *testing.T) {
 		{"one connecting, others want more", sourceFacts{connecting: true, hungry: true}, sourceWait{sync: glance}},
 		{"draining", sourceFacts{closing: true, hungry: true}, sourceWait{poll: glance}},
 		{"audio before its next post", sourceFacts{samples: true, hungry: true, nextPost: now + 3*ms, pass: 2 * time.Millisecond}, sourceWait{poll: 3 * time.Millisecond, busy: true}},
-		{"audio waits for samples", sourceFacts{samples: true, hungry: true, nextPost: now - 3*ms, pass: 2 * time.Millisecond}, sourceWait{sync: 2 * time.Millisecond}},
+		{"audio waits for samples", sourceFacts{samples: true, hungry: true, nextPost: now - 3*ms, pass: 2 * time.Millisecond}, sourceWait{sync: shortWait, headEvery: 2 * time.Millisecond}},
+		{"audio in flight, one target", sourceFacts{samples: true, moving: true, alone: true, pass: 2 * time.Millisecond}, sourceWait{poll: idleWait, hold: true, busy: true}},
+		{"audio in flight, several targets", sourceFacts{samples: true, moving: true, pass: 2 * time.Millisecond}, sourceWait{poll: idleWait, busy: true}},
 		{"audio, origin silent", sourceFacts{samples: true, hungry: true, silent: true, pass: 2 * time.Millisecond}, sourceWait{sync: longWait}},
 		{"audio in flight, pipelined", sourceFacts{samples: true, hungry: true, moving: true, nextPost: now + ms, pass: 2 * time.Millisecond}, sourceWait{poll: time.Millisecond, busy: true}},
 	} {

@@ -139,6 +139,15 @@ func (f *flow) SyncWord() *uint32 {
 	return f.sync
 }
 
+// HeadWord returns the place of the low half of the head index in the mapping, as SyncWord: it tells that the head
+// moved where a writer wakes nobody.
+func (f *flow) HeadWord() *uint32 {
+	if f.closed() {
+		return nil
+	}
+	return (*uint32)(unsafe.Pointer(f.head)) // the format is little-endian
+}
+
 // WaitSync sleeps until the sync counter differs from seen, at most timeout, and returns the counter. Interruptions are
 // retried; a timeout is no error. It fails when the flow is closed or the mapping is broken. It allocates nothing.
 // A writer that dies or jumps back does not wake anybody: never wait longer than one would poll

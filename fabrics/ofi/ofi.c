@@ -402,28 +402,83 @@ static int word_holds(struct ofi_poller *p, const uint32_t *word, uint32_t seen)
 	return 0;
 }
 
-/* Sleeps while the word holds seen, until the deadline. */
-static void wait_word(struct ofi_poller *p, const uint32_t *word, uint32_t seen, uint64_t deadline)
+/* Sleeps while the word holds seen, until the deadline. Returns 1 when it came. */
+static int wait_word(struct ofi_poller *p, const uint32_t *word, uint32_t seen, uint64_t deadline)
 {
 	for (;;) {
 		uint64_t now = monotonic();
 		struct timespec ts;
 
 		if (now >= deadline)
-			return;
+			return 1;
 		ts.tv_sec = (time_t)((deadline - now) / 1000000000u);
 		ts.tv_nsec = (long)((deadline - now) % 1000000000u);
 		if (!syscall(SYS_futex, word, FUTEX_WAIT, seen, &ts, NULL, 0))
-			return;
+			return 0;
 		if (errno == EINTR) {
 			p->interrupted++;
 			continue;
 		}
-		if (errno != EAGAIN && errno != ETIMEDOUT) {
+		if (errno == ETIMEDOUT)
+			return 1;
+		if (errno != EAGAIN) {
 			p->flags |= OFI_WORD_ERROR;
 			p->word_error = errno;
 		}
-		return;
+		return 0;
+	}
+}
+
+/* Sleeps on the word until the deadline. A writer of samples wakes its readers once a
+ * sync batch and commits more often, so the head is looked at besides. */
+static void sleep_on_word(struct ofi_poller *p, const uint32_t *word, uint32_t seen, uint64_t deadline)
+{
+	for (;;) {
+		uint64_t until = deadline;
+
+		if (p->head && p->head_every > 0) {
+			uint64_t look = monotonic() + (uint64_t)p->head_every;
+
+			if (look < until)
+				until = look;
+		}
+		if (!wait_word(p, word, seen, until) || until == deadline || !word_holds(p, p->head, p->head_seen))
+			return;
+	}
+}
+
+/* Keeps a completion until the next transfer may be posted, as the passes of the
+ * lane would: they are hold_pass apart, counted from the post; the one that notices
+ * the completion is the first not before it, and the next transfer starts hold_gap
+ * after that. Only the wake descriptor ends the hold. Nothing else is in flight; what
+ * happens to the connection meanwhile is seen after it. */
+static void hold(struct ofi_poller *p, uint64_t called)
+{
+	uint64_t completed = monotonic();
+	uint64_t posted = called - (uint64_t)p->hold_age, passes, next;
+
+	passes = (completed - posted + (uint64_t)p->hold_pass - 1) / (uint64_t)p->hold_pass;
+	next = posted + (passes ? passes : 1) * (uint64_t)p->hold_pass + (uint64_t)p->hold_gap;
+	for (;;) {
+		struct pollfd wake = { .fd = p->wake_fd, .events = POLLIN };
+		uint64_t now = monotonic();
+		struct timespec ts;
+		int ret;
+
+		p->held = now - completed;
+		if (now >= next)
+			return;
+		ts.tv_sec = (time_t)((next - now) / 1000000000u);
+		ts.tv_nsec = (long)((next - now) % 1000000000u);
+		ret = ppoll(&wake, 1, &ts, NULL);
+		if (ret > 0) {
+			p->held = monotonic() - completed;
+			return; /* the next poll reads it */
+		}
+		if (ret < 0 && errno != EINTR)
+			return;
+		if (ret < 0)
+			p->interrupted++;
 	}
 }
 
@@ -431,21 +486,28 @@ static void wait_word(struct ofi_poller *p, const uint32_t *word, uint32_t seen,
  * to Go costs the caller a scheduler's processor, and often a wake-up of the
  * runtime's monitor. With a word the wait also ends when that no longer holds seen:
  * it is looked at every glance_ns, or slept on instead of the queues, which are then
- * read once, where that is 0. There is no wait after a write that was refused. */
+ * read once, where that is 0. There is no wait after a write that was refused. With
+ * a hold_pass a completion that comes is held back. */
 int ofi_exchange(struct ofi_poller *p, struct ofi_write *writes, int count, int64_t timeout_ns,
 		 const uint32_t *word, uint32_t seen, int64_t glance_ns)
 {
 	uint64_t now, deadline;
 
 	p->posting = 0;
+	p->held = 0;
+	now = monotonic();
 	if (count) {
-		now = monotonic();
 		if (ofi_post(writes, count) < count)
 			timeout_ns = 0;
 		p->posting = monotonic() - now;
 	}
-	if (!word || timeout_ns <= 0)
-		return ofi_poll(p, timeout_ns);
+	if (!word || timeout_ns <= 0) {
+		int got = ofi_poll(p, timeout_ns);
+
+		if (got > 0 && !p->flags && p->hold_pass > 0)
+			hold(p, now);
+		return got;
+	}
 	now = monotonic();
 	deadline = now + (uint64_t)timeout_ns;
 	for (;;) {
@@ -455,7 +517,7 @@ int ofi_exchange(struct ofi_poller *p, struct ofi_write *writes, int count, int6
 		if (got || p->flags)
 			return got;
 		if (!glance_ns) {
-			wait_word(p, word, seen, deadline);
+			sleep_on_word(p, word, seen, deadline);
 			return 0;
 		}
 		now = monotonic();

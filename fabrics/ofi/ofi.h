@@ -58,6 +58,12 @@ struct ofi_poller {
 	uint64_t eq_rest;     /* monotonic ns until which its descriptor is left out */
 	uint64_t interrupted; /* EINTR seen */
 	uint64_t posting;     /* ns that ofi_exchange spent posting */
+	const uint32_t *head; /* looked at every head_every ns of a sleep on the word */
+	uint32_t head_seen;
+	int64_t head_every;   /* 0: not at all */
+	int64_t hold_age;     /* ns since the transfer in flight was posted */
+	int64_t hold_pass, hold_gap; /* ns; no hold where hold_pass is 0 */
+	uint64_t held;        /* ns that ofi_exchange held a completion back */
 	int32_t word_error;   /* errno of OFI_WORD_ERROR */
 	struct fi_cq_err_entry error;
 	struct ofi_event event;

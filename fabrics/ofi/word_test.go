@@ -53,7 +53,7 @@ func TestExchangeWaitsForWord(t *testing.T) {
 			exchange := func(seen uint32, limit time.Duration) time.Duration {
 				t.Helper()
 				start := time.Now()
-				if n, err := o.poller.Exchange(o.writes, limit, Word{address, seen, glance}); n != 0 || err != nil {
+				if n, err := o.poller.Exchange(o.writes, limit, Word{Address: address, Seen: seen, Glance: glance}, Hold{}); n != 0 || err != nil {
 					t.Fatal(n, err)
 				}
 				return time.Since(start)
@@ -81,9 +81,44 @@ func TestExchangeWaitsForWord(t *testing.T) {
 			}
 		})
 	}
+	t.Run("head", func(t *testing.T) {
+		// A writer that moves the head and wakes nobody.
+		o := open(t)
+		defer o.close(t)
+		o.writes.Reset()
+		address, writable, cut := mapWord(t)
+		head := func(p *uint32) *uint32 { return (*uint32)(unsafe.Add(unsafe.Pointer(p), 64)) }
+		w := Word{Address: address, Head: head(address), HeadEvery: time.Millisecond}
+		exchange := func(limit time.Duration) time.Duration {
+			t.Helper()
+			start := time.Now()
+			if n, err := o.poller.Exchange(o.writes, limit, w, Hold{}); n != 0 || err != nil {
+				t.Fatal(n, err)
+			}
+			return time.Since(start)
+		}
+		if took := exchange(5 * time.Millisecond); took < 5*time.Millisecond || o.poller.WordError() != nil {
+			t.Errorf("waited %v of 5 ms, %v", took, o.poller.WordError())
+		}
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			atomic.StoreUint32(head(writable), 9)
+		}()
+		if took := exchange(long); took > soon {
+			t.Errorf("waited %v while the head moved", took)
+		}
+		<-done
+		w.HeadSeen = 9
+		cut()
+		took := exchange(long)
+		if err := o.poller.WordError(); !errors.Is(err, syscall.EFAULT) || took > soon {
+			t.Errorf("file went: %v after %v", err, took)
+		}
+	})
 	o := open(t)
 	o.close(t)
-	if _, err := o.poller.Exchange(o.writes, 0, Word{}); !errors.Is(err, ErrClosed) {
+	if _, err := o.poller.Exchange(o.writes, 0, Word{}, Hold{}); !errors.Is(err, ErrClosed) {
 		t.Errorf("after Close: %v", err)
 	}
 }
