@@ -54,7 +54,11 @@ func usable(i instance) (b browsed, reason string, ok bool) {
 	} else if strings.HasSuffix(i.host, ".local.") || strings.ContainsAny(host, " /@?#%:[]\\") || host == "" {
 		return browsed{}, "", false // its address is asked for
 	}
-	return browsed{name: i.name, pri: pri, url: "http://" + net.JoinHostPort(host, strconv.Itoa(int(i.port)))}, "", true
+	b = browsed{name: i.name, pri: pri, url: "http://" + net.JoinHostPort(host, strconv.Itoa(int(i.port)))}
+	if _, err := checkHref(b.url, "http"); err != nil { // a label may hold any byte
+		return browsed{}, err.Error(), false
+	}
+	return b, "", true
 }
 
 // order sorts by pri, 0 first, and mixes equals by a seed that is this process's
