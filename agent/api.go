@@ -138,7 +138,9 @@ func (a *Agent) getInventory(w http.ResponseWriter, _ *http.Request) {
 		return
 	}
 	heads := a.scanner.HeadIndexes(mxl.Now(), mxl.DomainLocal)
-	httpapi.WriteJSON(w, http.StatusOK, inventoryOf(a.store.Config().HostID, &snapshot, heads))
+	inv := inventoryOf(a.store.Config().HostID, &snapshot, heads)
+	inv.Fit()
+	httpapi.WriteJSON(w, http.StatusOK, inv)
 }
 
 // inventoryOf is the local part of a scan as peers read it.
