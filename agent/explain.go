@@ -100,6 +100,19 @@ func (c *chain) unwanted(step, remedy, format string, args ...any) {
 	c.steps[len(c.steps)-1].Remedy = remedy
 }
 
+// follows is bad, unless a step before it is broken already: then it may be no
+// more than what follows from that one, and needs no remedy of its own. from is
+// where the steps begin that it depends on.
+func (c *chain) follows(from int, step, remedy, format string, args ...any) {
+	for _, s := range c.steps[from:] {
+		if s.OK != nil && !*s.OK {
+			c.open(step, format, args...)
+			return
+		}
+	}
+	c.bad(step, remedy, format, args...)
+}
+
 // explain walks the chain of one flow. It is pure.
 func explain(f explainFacts) explanation {
 	e := explanation{HostID: f.HostID, DomainID: f.Key.DomainID, FlowID: f.Key.FlowID.String(), Role: roleDestination}

@@ -2,9 +2,11 @@ package agent
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/mxl-stack/mxl-fabrics-agent/mirror"
+	"github.com/mxl-stack/mxl-fabrics-agent/mxl"
 	"github.com/mxl-stack/mxl-fabrics-agent/nmos"
 	"github.com/mxl-stack/mxl-fabrics-agent/peers"
 )
@@ -132,7 +134,18 @@ func (f *explainFacts) explainOrigin(c *chain) (host string) {
 	if len(f.Peers) == 0 {
 		remedy = "Configure PEERS, or a registry with which the other agents are registered."
 	}
-	c.bad(stepOrigin, remedy, "unresolved: no peer that answers lists the domain; %d of %d answer.", up, len(f.Peers))
+	var down []string
+	for i := range f.Peers {
+		if p := &f.Peers[i]; !p.Up {
+			down = append(down, p.HostID+" ("+orNothing(p.Error)+")")
+			remedy = "It may be on a host that does not answer. " + peerRemedy(p.Error)
+		}
+	}
+	silent := ""
+	if len(down) > 0 {
+		silent = ", not " + fewOf(down)
+	}
+	c.bad(stepOrigin, remedy, "unresolved: no peer that answers lists the domain; %d of %d answer%s.", up, len(f.Peers), silent)
 	return ""
 }
 
@@ -149,12 +162,28 @@ func (f *explainFacts) explainOffer(c *chain, o offer) {
 		remedy := "Check the signal of the function that writes it, and the clock of " + o.Source + " (chrony or PTP, TAI offset)."
 		head := "it has no grain yet"
 		if o.Flow.HeadIndex != nil {
-			head = fmt.Sprintf("its head %d is not within 5 s of TAI", *o.Flow.HeadIndex)
+			rate := mxl.Rational{Numerator: o.Flow.GrainRate.Numerator, Denominator: o.Flow.GrainRate.Denominator}
+			head = headAge(*o.Flow.HeadIndex, rate, f.Plan.Facts.TAI)
 		}
 		c.bad(stepOrigin, remedy, "A writer on %s holds the flow and writes nothing now: %s%s.", o.Source, head, also)
 	default:
 		c.good(stepOrigin, "%s writes the flow (%s), seen %s%s.", o.Source, o.Flow.MediaType, ago(now, f.peerHeard(o.Source)), also)
 	}
+}
+
+// headAge says how far a head is from now.
+func headAge(head uint64, rate mxl.Rational, tai uint64) string {
+	if head == 0 || head == mxl.UndefinedIndex {
+		return "it has no grain yet"
+	}
+	if !rate.Valid() {
+		return fmt.Sprintf("its head %d is not within 5 s of TAI", head)
+	}
+	off := time.Duration(tai - rate.TimeOf(head)).Round(100 * time.Millisecond)
+	if off < 0 {
+		return fmt.Sprintf("its head %d is %v in the future", head, -off)
+	}
+	return fmt.Sprintf("its head %d is %v old", head, off)
 }
 
 func (f *explainFacts) peerHeard(host string) time.Time {
@@ -229,26 +258,38 @@ func (f *explainFacts) explainPull(c *chain) {
 			v = other
 		}
 	}
-	switch v.State {
-	case stateActive:
-		c.good(stepLane, "Replication from %s over %s is active%s: %d grains or transfers, %d restarts.", v.Key.Peer, v.Provider,
-			map[bool]string{true: " (fallback)"}[v.Fallback], v.Grains, v.Restarts)
-	case stateLinkDown:
-		c.bad(stepLane, linkRemedy(v.Error), "A fabric link is down: %s.", orNothing(v.Error))
-	case stateError:
-		c.bad(stepLane, laneRemedy(v.Error), "Replication from %s over %s failed: %s.", v.Key.Peer, v.Provider, orNothing(v.Error))
+	moved := fmt.Sprintf("%d grains or transfers, %d restarts", v.Grains, v.Restarts)
+	peer := f.peer(v.Key.Peer)
+	o, offered := f.Plan.Offers[f.Key]
+	written := offered && o.Flow.Live
+	switch {
+	case v.State == stateLinkDown:
+		c.follows(0, stepLane, linkRemedy(v.Error), "A fabric link is down: %s.", orNothing(v.Error))
+	case peer == nil || !peer.Up:
+		c.open(stepLane, "The last that was known of the replication from %s over %s: %s, %s.", v.Key.Peer, v.Provider, v.State, moved)
+	case v.State == stateError:
+		c.follows(0, stepLane, pullRemedy(v.Key.Peer, v.Error), "Replication from %s over %s failed: %s.", v.Key.Peer, v.Provider, orNothing(v.Error))
+	case v.State == stateActive && written:
+		c.good(stepLane, "Replication from %s over %s is active%s: %s.", v.Key.Peer, v.Provider, map[bool]string{true: " (fallback)"}[v.Fallback], moved)
+	case !v.HasLane:
+		c.follows(0, stepLane, "It is being set up: look again in a second.", "Replication from %s has no target yet.", v.Key.Peer)
+	case !v.Stats.Connected:
+		c.follows(0, stepLane, "Look again in a second; then see last_error in /api/v1/replications on "+v.Key.Peer+", and that it reaches this host's fabric ports.",
+			"The target is open and %s has not connected to it yet.", v.Key.Peer)
+	case !written:
+		c.open(stepLane, "The connection from %s over %s stands, and nothing moves: the origin is not being written. So far %s.", v.Key.Peer, v.Provider, moved)
 	default:
-		switch {
-		case !v.HasLane:
-			c.bad(stepLane, "It is being set up: look again in a second.", "Replication from %s has no target yet.", v.Key.Peer)
-		case !v.Stats.Connected:
-			c.bad(stepLane, "Look again in a second; then see last_error in /api/v1/replications on "+v.Key.Peer+", and that it reaches this host's fabric ports.",
-				"The target is open and %s has not connected to it yet.", v.Key.Peer)
-		default:
-			c.bad(stepLane, "Nothing to do here when the origin writes nothing; else explain the flow on "+v.Key.Peer+".",
-				"%s is connected and no grain has come yet.", v.Key.Peer)
-		}
+		c.follows(0, stepLane, "Look again in a second; then explain the flow on "+v.Key.Peer+".", "%s is connected and no grain has come yet.", v.Key.Peer)
 	}
+}
+
+// pullRemedy is laneRemedy for what a source answered: the cause is on that host.
+func pullRemedy(host, text string) string {
+	remedy := laneRemedy(text)
+	if strings.HasPrefix(text, "http ") {
+		return "On " + host + ": " + remedy
+	}
+	return remedy
 }
 
 // explainMirror says whether the mirror is there and alive.
@@ -301,7 +342,7 @@ func (f *explainFacts) explainHealth(c *chain, step *mirror.FlowStep, host strin
 		}
 		c.good(stepMirror, "The mirror is live, %s.", age)
 	case mirror.HealthPending:
-		c.bad(stepMirror, "Look again after MIRROR_STALE_MS.", "The mirror waits for its first new grain, %s.", age)
+		c.follows(0, stepMirror, "Look again after MIRROR_STALE_MS.", "The mirror waits for its first new grain, %s.", age)
 	case mirror.HealthStale:
 		c.bad(stepMirror, staleRemedy(h.Reason, host), "The mirror is stale (%s) since %s, %s.", h.Reason, h.StaleSince.UTC().Format(time.RFC3339), age)
 	default:

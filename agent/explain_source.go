@@ -44,7 +44,7 @@ func (f *explainFacts) explainSource(c *chain) {
 		from := len(c.steps)
 		f.explainPeer(c, v.Dest)
 		f.explainLink(c, v.Dest)
-		explainSend(c, v)
+		f.explainSend(c, v, from)
 		for i := from; i < len(c.steps); i++ {
 			c.steps[i].Peer = v.Dest
 		}
@@ -62,24 +62,29 @@ func (f *explainFacts) explainLocalFlow(c *chain) {
 		c.bad(stepOrigin, "Start its writer.", "The flow is on this host and no writer holds it.")
 	case !flow.Live:
 		c.bad(stepOrigin, "Check the signal of the function that writes it, and this host's clock (chrony or PTP, TAI offset).",
-			"A writer holds the flow and writes nothing now: its head %d is not within 5 s of TAI.", flow.HeadIndex)
+			"A writer holds the flow and writes nothing now: %s.", headAge(flow.HeadIndex, flow.Rate, f.Plan.Facts.TAI))
 	default:
 		c.good(stepOrigin, "The flow is on this host (%s) and is being written.", f.Local.Path)
 	}
 }
 
-func explainSend(c *chain, v sourceView) {
+// explainSend says how one destination is served; its steps begin at from.
+func (f *explainFacts) explainSend(c *chain, v sourceView, from int) {
 	moved := fmt.Sprintf("%d grains or transfers, %d unwritten indexes passed over", max(v.Target.Grains, v.Target.Transfers), v.OriginGaps)
-	switch v.State {
-	case stateActive:
+	flow := f.Local.Flow(f.Key.FlowID)
+	written := flow != nil && flow.Active && flow.Live
+	switch {
+	case v.State == stateActive && written:
 		c.good(stepLane, "Sent to %s over %s: %s.", v.Dest, v.Provider, moved)
-	case stateLinkDown:
-		c.bad(stepLane, linkRemedy(v.Error), "Not sent to %s, the fabric link is down: %s.", v.Dest, orNothing(v.Error))
-	case stateError:
-		c.bad(stepLane, laneRemedy(v.Error), "Not sent to %s: %s.", v.Dest, orNothing(v.Error))
-	case stateIdle:
-		c.bad(stepLane, "Look again in a second; the destination asks again.", "%s asked, and its target is not open at the moment.", v.Dest)
+	case v.State == stateLinkDown:
+		c.follows(from, stepLane, linkRemedy(v.Error), "Not sent to %s, the fabric link is down: %s.", v.Dest, orNothing(v.Error))
+	case v.State == stateError:
+		c.follows(from, stepLane, laneRemedy(v.Error), "Not sent to %s: %s.", v.Dest, orNothing(v.Error))
+	case !written:
+		c.open(stepLane, "%s is served over %s, and nothing is sent: the flow is not being written. So far %s.", v.Dest, v.Provider, moved)
+	case v.State == stateIdle:
+		c.follows(from, stepLane, "Look again in a second; the destination asks again.", "%s asked, and its target is not open at the moment.", v.Dest)
 	default:
-		c.bad(stepLane, "Look again in a second; then check that "+v.Dest+"'s fabric ports can be reached from here.", "The connection to %s is not made yet, or nothing has been written since: %s.", v.Dest, moved)
+		c.follows(from, stepLane, "Look again in a second; then check that "+v.Dest+"'s fabric ports can be reached from here.", "The connection to %s is not made yet, or nothing has been written since: %s.", v.Dest, moved)
 	}
 }

@@ -125,6 +125,8 @@ func TestExplainDestination(t *testing.T) {
 		{"origin inactive", func(s *situation) { s.flow().Active, s.flow().Live = false, false }, stepOrigin, "no writer holds it", "Start its writer on node-a"},
 		{"origin silent", func(s *situation) { s.flow().Live = false }, stepOrigin, "writes nothing now", "signal"},
 		{"origin never written", func(s *situation) { s.flow().Live, s.flow().HeadIndex = false, nil }, stepOrigin, "no grain yet", "signal"},
+		{"origin silent, lane waits", func(s *situation) { s.flow().Live = false; s.pull.State = statePending }, stepOrigin, "writes nothing now: its head", "signal"},
+		{"no peer answers", func(s *situation) { s.noMirror(); s.peer().Inventory = nil; s.down("http 404") }, stepOrigin, "0 of 1 answer, not node-a (http 404)", "/api/v1"},
 		{"peer down", func(s *situation) { s.down("connect") }, stepPeer, "does not answer at http://192.0.2.1:8095/api/v1: connect", "Start its agent"},
 		{"peer without url", func(s *situation) { s.down("no control url") }, stepPeer, "no control url", "control_url"},
 		{"peer of the wrong path", func(s *situation) { s.down("http 404") }, stepPeer, "http 404", "/api/v1"},
@@ -156,6 +158,47 @@ func TestExplainDestination(t *testing.T) {
 			c.spoil(s)
 			checkExplanation(t, explain(s.facts()), roleDestination, c.broken, c.what, c.remedy)
 		})
+	}
+}
+
+// What follows from a broken step is not called broken too, and a lane says that
+// nothing moves when nothing does.
+func TestExplainWhatFollows(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		spoil func(*situation)
+		step  string
+		what  string
+	}{
+		{"the writer ended", func(s *situation) { s.flow().Active, s.flow().Live = false, false }, stepLane, "stands, and nothing moves"},
+		{"the writer hangs", func(s *situation) { s.flow().Live, s.pull.State = false, statePending }, stepLane, "stands, and nothing moves"},
+		{"the peer is down", func(s *situation) { s.down("connect") }, stepLane, "The last that was known"},
+		{"our link is down", func(s *situation) {
+			s.route.LinkUp, s.route.LinkReason, s.pull.State, s.pull.Error = false, "no carrier on eth1", stateLinkDown, "no carrier on eth1"
+		}, stepLane, "no carrier on eth1"},
+		{"the handshake fails", func(s *situation) {
+			s.pull.State, s.pull.Error, s.pass.OnDisk[0].Flows[0].Head = stateError, "http 500: x", 0
+		}, stepMirror, "first new grain"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := orderly()
+			c.spoil(s)
+			e := explain(s.facts())
+			for _, step := range e.Steps {
+				if step.Step != c.step {
+					continue
+				}
+				if step.OK != nil || step.Remedy != "" || !strings.Contains(step.What, c.what) {
+					t.Errorf("%+v", step)
+				}
+			}
+			if e.Broken == "" || e.Broken == c.step {
+				t.Errorf("broken %q", e.Broken)
+			}
+		})
+	}
+	if got := pullRemedy("node-a", "http 404: domain not local"); !strings.HasPrefix(got, "On node-a: ") {
+		t.Error(got)
 	}
 }
 
