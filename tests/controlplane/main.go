@@ -11,12 +11,13 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/mxl-stack/mxl-fabrics-agent/tests/measured"
 )
 
 const resultFile = "build/results/control-plane.json"
@@ -99,63 +100,66 @@ func run(ctx context.Context, steady time.Duration, program string) (result, err
 		}
 	}
 	defer os.RemoveAll(root)
-	mesh := newPeers()
-	defer mesh.close()
-	a, err := launch(program, root, mesh)
+	mesh, err := measured.NewPeers(peerCount, domainCount, flowsEach)
 	if err != nil {
 		return result{}, err
 	}
-	defer a.stop()
-	if err := a.mirrored(ctx, domainCount*flowsEach, 90*time.Second); err != nil {
+	defer mesh.Close()
+	a, err := measured.Launch(program, root, "build/control-plane", mesh)
+	if err != nil {
+		return result{}, err
+	}
+	defer a.Stop()
+	if err := a.Mirrored(ctx, domainCount*flowsEach, 90*time.Second); err != nil {
 		return result{}, err
 	}
 	fmt.Printf("controlplane: %d flows of %d peers are mirrored\n", domainCount*flowsEach, peerCount)
-	streams, err := openStreams(ctx, a.url)
+	streams, err := measured.OpenStreams(ctx, a.URL, clientCount-deafCount, deafCount)
 	if err != nil {
 		return result{}, err
 	}
-	defer streams.close()
+	defer streams.Close()
 	r := result{Flows: domainCount * flowsEach, Domains: domainCount, Peers: peerCount, Clients: clientCount, DeafClients: deafCount}
-	if err := pause(ctx, 3*time.Second); err != nil {
+	if err := measured.Pause(ctx, 3*time.Second); err != nil {
 		return r, err
 	}
-	busyBefore, err := machineTimes()
+	busyBefore, err := measured.MachineTimes()
 	if err != nil {
 		return r, err
 	}
-	ownBefore, err := a.ownTimes()
+	ownBefore, err := a.OwnTimes()
 	if err != nil {
 		return r, err
 	}
 	// Nothing but the agent's own work: CPU and passes.
-	if err := a.steadyState(ctx, steady, &r); err != nil {
+	if err := steadyState(ctx, a, steady, &r); err != nil {
 		return r, err
 	}
-	if r.MetricsMS, r.MetricsMedianMS, r.MetricsCPUMS, err = a.latency(ctx, "/metrics"); err != nil {
+	if r.MetricsMS, r.MetricsMedianMS, r.MetricsCPUMS, err = a.Latency(ctx, "/metrics"); err != nil {
 		return r, err
 	}
-	if r.MirrorsMS, r.MirrorsMedianMS, r.MirrorsCPUMS, err = a.latency(ctx, "/api/v1/mirrors"); err != nil {
+	if r.MirrorsMS, r.MirrorsMedianMS, r.MirrorsCPUMS, err = a.Latency(ctx, "/api/v1/mirrors"); err != nil {
 		return r, err
 	}
-	if r.EventMaxMS, r.EventsLost, err = streams.deliver(ctx, root); err != nil {
+	if r.EventMaxMS, r.EventsLost, err = streams.Deliver(ctx, root, 10); err != nil {
 		return r, err
 	}
-	if r.RSSMiB, err = a.residentMiB(); err != nil {
+	if r.RSSMiB, err = a.ResidentMiB(); err != nil {
 		return r, err
 	}
-	busyAfter, err := machineTimes()
+	busyAfter, err := measured.MachineTimes()
 	if err != nil {
 		return r, err
 	}
-	ownAfter, err := a.ownTimes()
+	ownAfter, err := a.OwnTimes()
 	if err != nil {
 		return r, err
 	}
-	r.OthersPercent = 100 * (busyAfter.busy - busyBefore.busy - (ownAfter - ownBefore).Seconds()) / (busyAfter.all - busyBefore.all)
+	r.OthersPercent = 100 * (busyAfter.Busy - busyBefore.Busy - (ownAfter - ownBefore).Seconds()) / (busyAfter.All - busyBefore.All)
 	load, _ := os.ReadFile("/proc/loadavg")
 	r.LoadAverage = strings.TrimSpace(string(load))
 	// The system call gives 20 minus the nice value (getpriority(2)).
-	if p, err := syscall.Getpriority(syscall.PRIO_PROCESS, a.command.Process.Pid); err == nil {
+	if p, err := syscall.Getpriority(syscall.PRIO_PROCESS, a.PID()); err == nil {
 		r.Nice = 20 - p
 	}
 	r.judge()
@@ -182,55 +186,32 @@ func (r *result) judge() {
 		r.CPUCorePercent <= limitCPU && r.RSSMiB <= limitRSS && r.EventMaxMS <= limitEvent && r.EventsLost == 0
 }
 
-func pause(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d):
-		return nil
-	}
-}
-
-// runningAgent is the real binary, with the simulated peers in PEERS.
-type runningAgent struct {
-	url     string
-	command *exec.Cmd
-	log     *os.File
-}
-
-func launch(program, root string, mesh *simulatedPeers) (*runningAgent, error) {
-	if err := os.MkdirAll("build/control-plane", 0o755); err != nil {
-		return nil, err
-	}
-	log, err := os.Create("build/control-plane/agent.log")
+// steadyState watches CPU time and passes.
+func steadyState(ctx context.Context, a *measured.Agent, span time.Duration, r *result) error {
+	passes, err := a.Work(ctx, "tick", "tick_cpu")
 	if err != nil {
-		return nil, err
+		return err
 	}
-	port, err := freePort()
+	cpu, err := a.CPUTime()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	a := &runningAgent{url: fmt.Sprintf("http://127.0.0.1:%d", port), log: log}
-	a.command = exec.Command(program)
-	a.command.Env = append(os.Environ(), "HOST_ID=measured", "NMOS_ENABLE=false", "DEFAULT_PROVIDER=tcp", "FABRIC_INTERFACE=127.0.0.1", "TMPFS_RESERVE_MB=0",
-		"MXL_ROOT="+root, "STATE_DIR=build/control-plane/state", fmt.Sprintf("WEB_PORT=%d", port), "MXL_CLEANUP_ON_EXIT=true", "PEERS="+mesh.setting())
-	a.command.Stdout, a.command.Stderr = log, log
-	a.command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := a.command.Start(); err != nil {
-		return nil, err
+	began := time.Now()
+	if err := measured.Pause(ctx, span); err != nil {
+		return err
 	}
-	return a, nil
-}
-
-func (a *runningAgent) stop() {
-	_ = a.command.Process.Signal(syscall.SIGTERM)
-	done := make(chan struct{})
-	go func() { _ = a.command.Wait(); close(done) }()
-	select {
-	case <-done:
-	case <-time.After(15 * time.Second):
-		_ = a.command.Process.Kill()
-		<-done
+	cpuAfter, err := a.CPUTime()
+	if err != nil {
+		return err
 	}
-	_ = a.log.Close()
+	wall := time.Since(began)
+	after, err := a.Work(ctx, "tick", "tick_cpu")
+	if err != nil {
+		return err
+	}
+	r.SteadySeconds = wall.Seconds()
+	r.CPUCorePercent = 100 * (cpuAfter - cpu).Seconds() / wall.Seconds()
+	r.PassP99MS, r.PassMeanMS = after[0].Since(passes[0])
+	r.PassCPUP99MS, r.PassCPUMeanMS = after[1].Since(passes[1])
+	return nil
 }
