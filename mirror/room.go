@@ -63,6 +63,7 @@ type heldFlow struct {
 type kind struct {
 	inode     uint64
 	mediaType string
+	label     string
 }
 
 // SetReserve changes TMPFS_RESERVE_MB while the room is open.

@@ -119,7 +119,7 @@ func TestRestartKeepsInodesAndContent(t *testing.T) {
 		t.Fatalf("adopted %+v", list)
 	}
 	on := list[0].Flows[0]
-	if on.Key != o.Key || on.Inode != inode || on.Head != 77 || !on.Held || on.MediaType != "video/smpte291" {
+	if on.Key != o.Key || on.Inode != inode || on.Head != 77 || !on.Held || on.MediaType != "video/smpte291" || !strings.HasPrefix(on.Label, "flow ") {
 		t.Errorf("adopted %+v", on)
 	}
 	if !isLocked(t, second, o.Key) || !isLocked(t, second, a.Key) {

@@ -32,8 +32,9 @@ type FlowOnDisk struct {
 	Rate      mxl.Rational
 	Format    mxl.Format
 	MediaType string
-	Held      bool  // this process holds its writer
-	Err       error // why it cannot be opened or read
+	Label     string // of its definition, cut to labelMost
+	Held      bool   // this process holds its writer
+	Err       error  // why it cannot be opened or read
 }
 
 // Survey lists this agent's mirror domains with the state of their files now,
@@ -80,7 +81,8 @@ func (r *Room) survey(d *domainDirectory) DomainOnDisk {
 			info, err := mxl.ReadFlowInfoAt(int(d.dir.Fd()), id)
 			f.read(info, err)
 		}
-		f.MediaType = r.mediaType(d, f.Key, f.Inode)
+		known := r.kindOf(d, f.Key, f.Inode)
+		f.MediaType, f.Label = known.mediaType, known.label
 		on.Flows = append(on.Flows, f)
 	}
 	return on
@@ -113,22 +115,36 @@ func (f *FlowOnDisk) read(info mxl.FlowInfo, err error) {
 	}
 }
 
-// mediaType reads the media type of a flow once for each data file.
-func (r *Room) mediaType(d *domainDirectory, k Key, inode uint64) string {
+// labelMost is how many characters of a label are shown. A definition is somebody
+// else's, and may hold 64 KiB of it.
+const labelMost = 120
+
+// kindOf reads media type and label of a flow once for each data file.
+func (r *Room) kindOf(d *domainDirectory, k Key, inode uint64) kind {
 	r.mu.Lock()
 	cached, ok := r.kinds[k]
 	r.mu.Unlock()
 	if ok && cached.inode == inode {
-		return cached.mediaType
+		return cached
 	}
 	known := kind{inode: inode}
 	if _, def, err := d.readDef(k.FlowID); err == nil {
-		known.mediaType = def.MediaType
+		known.mediaType, known.label = def.MediaType, clip(def.Label, labelMost)
 	}
 	r.mu.Lock()
 	r.kinds[k] = known
 	r.mu.Unlock()
-	return known.mediaType
+	return known
+}
+
+// clip cuts a text to so many characters.
+func clip(text string, most int) string {
+	for i := range text {
+		if most--; most < 0 {
+			return text[:i]
+		}
+	}
+	return text
 }
 
 // flows lists the flow directories of a domain, sorted.
