@@ -10,7 +10,7 @@ RACE ?= 1
 VERSION ?= $(shell git describe --tags --match 'v[0-9]*' --dirty 2>/dev/null | sed 's/^v//')
 LDFLAGS := $(if $(VERSION),-X github.com/mxl-stack/mxl-fabrics-agent/agent.Version=$(VERSION))
 
-.PHONY: all build deps demo test check integration bench fuzz soak activation outage restart links control-plane readercheck audio ui ui-test verbs image-test clean
+.PHONY: all build deps demo test check integration bench fuzz soak lanes activation outage restart links control-plane readercheck audio ui ui-test verbs image-test clean
 
 all: build
 
@@ -55,6 +55,10 @@ soak: build
 # in slices. AUDIO_DURATION=10m for the long run.
 audio: build
 	$(GO) run ./tests/audio -duration "$(AUDIO_DURATION)"
+
+# 64 audio and 4 video flows at once through two agents, every byte verified.
+lanes: build
+	$(GO) run ./tests/lanes -duration "$(DURATION)"
 
 # Activation to first readable grain, with subscriptions and without.
 activation: build

@@ -34,12 +34,13 @@ type loop struct {
 	conflicts  map[nmos.FlowKey]nmos.OriginConflict
 	devices    []string // whose carrier matters
 	stallsAt   time.Time
+	processors processors
 	metricsAt  time.Time // last handed to the metrics page
 }
 
 func newLoop() *loop {
 	return &loop{
-		planner: newPlanner(), ledger: mirror.NewLedger(), pulls: map[pullKey]*pull{}, ensured: map[mirror.Key][]byte{},
+		planner: newPlanner(), processors: newProcessors(), ledger: mirror.NewLedger(), pulls: map[pullKey]*pull{}, ensured: map[mirror.Key][]byte{},
 		tries: map[mirror.Key]*backoff{}, inactive: map[mirror.Key]time.Time{},
 		conflicts: map[nmos.FlowKey]nmos.OriginConflict{},
 	}
@@ -145,6 +146,7 @@ func (a *Agent) pass(ctx context.Context) {
 			a.sweepSources(facts.Peers, routes)
 			a.lookAtLanes(facts.Now)
 		})
+		a.restartInPlace(ctx, facts.Now)
 		a.reportQueuePairs(cfg)
 		a.publish(cfg, facts, p)
 	})

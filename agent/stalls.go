@@ -16,13 +16,16 @@ type stallingLane interface {
 	TakeStall() (fabrics.Stall, bool)
 }
 
-// logStalls writes the longest thread stall of every lane since the last look.
-func (a *Agent) logStalls(now time.Time) {
+// lookAtLanes writes the longest thread stall of every lane since the last look, and
+// fits the runtime's processors to their number.
+func (a *Agent) lookAtLanes(now time.Time) {
 	if now.Sub(a.loop.stallsAt) < stallsEvery {
 		return
 	}
 	a.loop.stallsAt = now
+	lanes := 0
 	tell := func(lane any, role, flowID, peer string) {
+		lanes++
 		l, ok := lane.(stallingLane)
 		if !ok {
 			return
@@ -40,6 +43,7 @@ func (a *Agent) logStalls(now time.Time) {
 	for key, lane := range a.sources.lanes() {
 		tell(lane, roleSource, key.Flow.String(), "")
 	}
+	a.loop.processors.fit(lanes, a.log)
 }
 
 // lanes gives the open lanes by what they send.

@@ -37,10 +37,10 @@ func TestStallsAreLoggedOnceASecond(t *testing.T) {
 
 	now := time.Now()
 	for range 5 {
-		a.logStalls(now)
+		a.lookAtLanes(now)
 		now = now.Add(passEvery)
 	}
-	a.logStalls(now)
+	a.lookAtLanes(now)
 	lines := strings.Split(strings.TrimSpace(text.String()), "\n")
 	if len(lines) != 3 {
 		t.Fatalf("%d lines, want two of the target and one of the source:\n%s", len(lines), text.String())

@@ -13,7 +13,7 @@ import (
 )
 
 // fabricPorts is the size of an agent's target port pool here.
-const fabricPorts = 60
+const fabricPorts = 100
 
 // Agent is one mxl-fabrics-agent with its MXL root.
 type Agent struct {
