@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -65,6 +66,7 @@ func (e *CallError) Unwrap() []error { return []error{e.Word, e.Cause} }
 type Client struct {
 	http      *http.Client
 	transport *http.Transport
+	arriving  atomic.Int64 // bytes of answers beyond modest that are being read
 }
 
 // NewClient makes a Client. Close it when done.
@@ -148,7 +150,7 @@ func (c *Client) call(ctx context.Context, method, controlURL, path string, body
 		return nil, err
 	}
 	defer resp.Body.Close()
-	answer, err := readAnswer(resp.Body, cancel)
+	answer, err := c.readAnswer(resp.Body, cancel)
 	if err != nil {
 		return nil, err
 	}
@@ -222,10 +224,12 @@ func word(err error) error {
 
 // readAnswer reads a body that keeps coming; cancel ends a read that waits
 // longer than stepTimeout.
-func readAnswer(body io.Reader, cancel context.CancelFunc) ([]byte, error) {
+func (c *Client) readAnswer(body io.Reader, cancel context.CancelFunc) ([]byte, error) {
 	idle := time.AfterFunc(stepTimeout, cancel)
 	defer idle.Stop()
 	var answer bytes.Buffer
+	var counted int64
+	defer func() { c.arriving.Add(-counted) }()
 	limited := io.LimitReader(body, maxAnswer+1)
 	chunk := make([]byte, 32<<10)
 	for {
@@ -233,6 +237,12 @@ func readAnswer(body io.Reader, cancel context.CancelFunc) ([]byte, error) {
 		answer.Write(chunk[:n])
 		if answer.Len() > maxAnswer {
 			return nil, &CallError{Word: ErrTooLarge, Cause: fmt.Errorf("more than %d bytes", maxAnswer)}
+		}
+		if answer.Len() > modest {
+			counted += int64(n)
+			if c.arriving.Add(int64(n)) > maxArriving {
+				return nil, &CallError{Word: ErrTooLarge, Cause: fmt.Errorf("more than %d bytes of large answers at once", maxArriving)}
+			}
 		}
 		if errors.Is(err, io.EOF) {
 			return answer.Bytes(), nil

@@ -131,6 +131,14 @@ func (t *Table) take(e *entry, r reading) {
 		t.mu.Unlock()
 		return
 	}
+	if r.err == nil {
+		size, err := t.roomFor(e, r.inventory)
+		if err != nil {
+			r = reading{err: err, at: r.at}
+		} else {
+			e.held = size
+		}
+	}
 	before := e.peer
 	e.peer = advance(before, r)
 	if r.err == nil {

@@ -63,6 +63,7 @@ type entry struct {
 	sooner   chan struct{} // capacity 1: poll before the interval is over
 	stop     context.CancelFunc
 	problems map[Problem]bool // already named in the log
+	held     int              // size of the peer's inventory, in bytes
 }
 
 // NewTable makes a Table; Run makes it poll.
@@ -188,6 +189,7 @@ func (t *Table) enrol(ctx context.Context, running *sync.WaitGroup) {
 			e = &entry{hostID: id, sooner: make(chan struct{}, 1), stop: stop, problems: make(map[Problem]bool)}
 			e.peer = remembered(t.past[id], id, time.Now())
 			delete(t.past, id)
+			e.held = e.peer.Inventory.size()
 			t.entries[id] = e
 			e.peer.ControlURL = w.ControlURL
 			running.Go(func() { t.poll(peerCtx, e, w.ControlURL) })
@@ -218,7 +220,7 @@ func remembered(past Peer, hostID string, now time.Time) Peer {
 // only where the entry has one. Our own host is no peer.
 func listed(self string, static []Static, discovered []Discovered) map[string]Static {
 	wanted := make(map[string]Static)
-	for _, d := range discovered {
+	for _, d := range fewest(discovered) {
 		if d.HostID != "" && d.HostID != self {
 			if _, twice := wanted[d.HostID]; !twice {
 				wanted[d.HostID] = Static{HostID: d.HostID, ControlURL: d.ControlURL}
