@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mxl-stack/mxl-fabrics-agent/agent/config"
+	"github.com/mxl-stack/mxl-fabrics-agent/peers"
 )
 
 // State of a finding.
@@ -54,15 +55,18 @@ func (r *Report) Worst() State {
 // System is the host as the checks see it. Every function may be replaced in a
 // test; Root is put before /proc, /sys and /dev.
 type System struct {
-	Root      string
-	TAIOffset func() (int, error)
-	Statfs    func(path string) (Filesystem, error)
-	Access    func(path string) error // writable and searchable for this process
-	Listen    func(port int) error    // nil: the port is free
-	Get       func(ctx context.Context, url string) (status int, body []byte, err error)
-	Probe     func(provider string) error
-	Providers func() []string
-	Libfabric func() string
+	Root       string
+	TAIOffset  func() (int, error)
+	Statfs     func(path string) (Filesystem, error)
+	Access     func(path string) error // writable and searchable for this process
+	Listen     func(port int) error    // nil: the port is free
+	Get        func(ctx context.Context, url string) (status int, body []byte, err error)
+	Probe      func(provider string) error
+	Providers  func() []string
+	Libfabric  func() string
+	Interfaces func() ([]peers.Interface, error)
+	// Readers says whether the reader check of mirrors sees every process.
+	Readers func(ctx context.Context) (known bool, why string)
 	// PathMTU asks whether datagrams of the interface's MTU get to an address.
 	PathMTU func(ctx context.Context, local, remote string) (PathMTU, error)
 }
@@ -107,10 +111,12 @@ func Examine(ctx context.Context, sys *System, cfg *config.Config, invalid error
 	e.root()
 	e.clock()
 	e.capabilities()
+	e.readers(ctx)
 	e.limits()
 	e.inotify()
 	e.providers()
 	e.rdma()
+	e.fabric()
 	running := e.ports(ctx)
 	e.registry(ctx)
 	e.peers(ctx, running)

@@ -3,12 +3,14 @@ package doctor
 import (
 	"context"
 	"errors"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/mxl-stack/mxl-fabrics-agent/agent/config"
+	"github.com/mxl-stack/mxl-fabrics-agent/peers"
 )
 
 // host is a made-up host on which everything is in order.
@@ -52,6 +54,12 @@ func goodHost() *host {
 			Probe:     func(string) error { return nil },
 			Providers: func() []string { return []string{"verbs", "tcp"} },
 			Libfabric: func() string { return "1.17" },
+			Readers:   func(context.Context) (bool, string) { return true, "" },
+			Interfaces: func() ([]peers.Interface, error) {
+				return []peers.Interface{{Name: "ens1f0", Addrs: []netip.Addr{netip.MustParseAddr("192.0.2.1")}, Carrier: true, OperState: "up"},
+					{Name: "ens1f1", Addrs: []netip.Addr{netip.MustParseAddr("198.51.100.1")}, OperState: "down"},
+					{Name: "lo", Addrs: []netip.Addr{netip.MustParseAddr("127.0.0.1")}, Carrier: true, OperState: "unknown"}}, nil
+			},
 			PathMTU: func(context.Context, string, string) (PathMTU, error) {
 				return PathMTU{Interface: 9000, Path: 9000, Small: true, Large: true}, nil
 			},
@@ -181,6 +189,28 @@ func TestFindings(t *testing.T) {
 				return map[bool]int{true: 404, false: 200}[strings.Contains(url, "192.0.2.2")], nil, nil
 			}
 		}, "peer_control", Warn, "404", "/api/v1"},
+		{"another peer answers", func(h *host) { h.answers("node-z") }, "peer_control", Warn, "node-b at http://192.0.2.2:8095/api/v1 is the agent of node-z", "HOST_ID there"},
+		{"ourselves answer", func(h *host) { h.answers("node-a") }, "peer_control", Warn, "this host's own HOST_ID node-a", "HOST_ID of its own"},
+		{"own PID namespace", func(h *host) {
+			h.sys.Readers = func(context.Context) (bool, string) {
+				return false, "the agent runs in a PID namespace of its own (pid:[1]; hostPID is needed)"
+			}
+		}, "reader_sight", Warn, "PID namespace of its own", "hostPID: true"},
+		{"process not readable", func(h *host) {
+			h.sys.Readers = func(context.Context) (bool, string) { return false, "/proc/1/maps: permission denied" }
+		}, "reader_sight", Warn, "/proc/1/maps: permission denied", "CAP_SYS_PTRACE"},
+		{"FABRIC_INTERFACE without a peer", func(h *host) { h.fabric("", "192.0.2.77") }, "fabric_interface", Fail, "FABRIC_INTERFACE: no interface of this host has 192.0.2.77", "ip addr"},
+		{"FABRIC_INTERFACE without carrier", func(h *host) { h.fabric("", "198.51.100.1") }, "fabric_interface", Fail, "no carrier on ens1f1", "cable"},
+		{"FABRIC_INTERFACE by its device", func(h *host) { h.fabric("", "ens1f0") }, "fabric_interface", OK, "ens1f0 is on ens1f0", ""},
+		{"FABRIC_INTERFACE on loopback", func(h *host) { h.fabric("", "127.0.0.1") }, "fabric_interface", Warn, "no other host is reached", "RDMA NIC"},
+		{"no FABRIC_INTERFACE", func(h *host) { h.fabric("", "") }, "fabric_interface", Warn, "FABRIC_INTERFACE is empty", "Set FABRIC_INTERFACE"},
+		{"no FABRIC_INTERFACE over tcp", func(h *host) {
+			h.fabric("", "")
+			h.env = append(h.env, "DEFAULT_PROVIDER=tcp")
+		}, "fabric_interface", Note, "kernel's route", ""},
+		{"address of a peer not here", func(h *host) { h.fabric(`[{"host_id":"node-b","local_fabric_addr":"192.0.2.99"}]`, "192.0.2.1") }, "fabric_interface", Fail, "local_fabric_addr of node-b", "Correct it"},
+		{"own entry", func(h *host) { h.fabric(`[{"host_id":"node-a"}]`, "192.0.2.1") }, "own_peer", Note, "this host itself", ""},
+		{"web port among the fabric ports", func(h *host) { h.env = append(h.env, "WEB_PORT=23555") }, "ports_fabric", Warn, "WEB_PORT 23555 lies among", "FABRIC_PORT_BASE"},
 		{"smaller MTU known", func(h *host) { h.mtu(PathMTU{Interface: 9000, Path: 1500, Small: true}) }, "path_mtu", Warn, "1500", "one MTU"},
 		{"MTU black hole", func(h *host) { h.mtu(PathMTU{Interface: 9000, Path: 9000, Small: true}) }, "path_mtu", Fail, "lost without a word", "one MTU"},
 		{"filtered", func(h *host) { h.mtu(PathMTU{Interface: 1500, Path: 1500}) }, "path_mtu", Note, "filtered", ""},
@@ -226,6 +256,19 @@ func (h *host) taken(port int) {
 	}
 }
 
+// answers makes every agent answer /info with a host id.
+func (h *host) answers(id string) {
+	h.sys.Get = func(context.Context, string) (int, []byte, error) {
+		return 200, []byte(`{"host_id":"` + id + `"}`), nil
+	}
+}
+
+// fabric sets PEERS and FABRIC_INTERFACE.
+func (h *host) fabric(peers, iface string) {
+	h.env[3] = "PEERS=" + peers
+	h.env = append(h.env, "FABRIC_INTERFACE="+iface)
+}
+
 func (h *host) mtu(m PathMTU) {
 	h.sys.PathMTU = func(context.Context, string, string) (PathMTU, error) { return m, nil }
 }
@@ -241,6 +284,11 @@ func TestRunningAgent(t *testing.T) {
 	h.sys.Get = func(_ context.Context, url string) (int, []byte, error) {
 		if strings.HasSuffix(url, "/api/v1/peers") {
 			return 200, []byte(`[{"host_id":"node-b"},{"host_id":"node-c","control_url":"http://192.0.2.3:8095/api/v1"}]`), nil
+		}
+		for address, id := range map[string]string{"192.0.2.2": "node-b", "192.0.2.3": "node-c"} {
+			if strings.Contains(url, address) {
+				return 200, []byte(`{"host_id":"` + id + `"}`), nil
+			}
 		}
 		return 200, []byte(`{"host_id":"node-a"}`), nil
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/mxl-stack/mxl-fabrics-agent/fabrics"
 	"github.com/mxl-stack/mxl-fabrics-agent/mxl"
+	"github.com/mxl-stack/mxl-fabrics-agent/peers"
 )
 
 // Host is the system this process runs on.
@@ -29,8 +30,10 @@ func Host() *System {
 			}
 			return list
 		},
-		Libfabric: fabrics.Version,
-		PathMTU:   pathMTU,
+		Libfabric:  fabrics.Version,
+		Interfaces: func() ([]peers.Interface, error) { return peers.ScanInterfaces("/sys") },
+		Readers:    readers,
+		PathMTU:    pathMTU,
 	}
 }
 

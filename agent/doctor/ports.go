@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 )
 
@@ -44,6 +46,15 @@ func (e *examination) ports(ctx context.Context) (running bool) {
 
 func (e *examination) fabricPorts(running bool) {
 	base, count := e.cfg.FabricPortBase, min(e.cfg.FabricPortCount, fabricPortsTried)
+	own := map[string]int{"WEB_PORT": e.cfg.WebPort}
+	if e.cfg.NMOSEnable {
+		own["NMOS_PORT"], own["NMOS_PORT+1"] = e.cfg.NMOSPort, e.cfg.NMOSPort+1
+	}
+	for _, name := range slices.Sorted(maps.Keys(own)) {
+		if port := own[name]; port >= base && port < base+e.cfg.FabricPortCount {
+			e.found("ports_fabric", Warn, "Choose another FABRIC_PORT_BASE.", "%s %d lies among the fabric ports %d-%d.", name, port, base, base+e.cfg.FabricPortCount-1)
+		}
+	}
 	held := 0
 	for port := base; port < base+count; port++ {
 		if e.sys.Listen(port) != nil {
@@ -68,6 +79,11 @@ func (e *examination) agentOn(ctx context.Context, port int) string {
 	if err != nil || status != http.StatusOK {
 		return ""
 	}
+	return hostIDOf(body)
+}
+
+// hostIDOf is the host id in the body of /info, empty when there is none.
+func hostIDOf(body []byte) string {
 	var info struct {
 		HostID string `json:"host_id"`
 	}

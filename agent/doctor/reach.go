@@ -61,12 +61,18 @@ func (e *examination) peers(ctx context.Context, running bool) {
 	}
 	for _, l := range links {
 		if l.ControlURL != "" {
-			status, _, err := e.sys.Get(ctx, l.ControlURL+"/info")
+			status, body, err := e.sys.Get(ctx, l.ControlURL+"/info")
+			host := hostIDOf(body)
 			switch {
 			case err != nil:
 				e.found("peer_control", Warn, "Start its agent, check control_url, name resolution and firewall.", "%s does not answer at %s: %v.", l.Host, l.ControlURL, err)
 			case status != http.StatusOK:
 				e.found("peer_control", Warn, "control_url has to end in /api/v1.", "%s answers %d at %s/info.", l.Host, status, l.ControlURL)
+			case host == e.cfg.HostID:
+				e.found("peer_control", Warn, "Correct control_url, or give every agent a HOST_ID of its own.",
+					"What answers for %s at %s has this host's own HOST_ID %s: it is this agent itself, or two hosts share one.", l.Host, l.ControlURL, host)
+			case host != "" && host != l.Host:
+				e.found("peer_control", Warn, "Make host_id in PEERS and HOST_ID there the same, or correct control_url.", "What answers for %s at %s is the agent of %s.", l.Host, l.ControlURL, host)
 			default:
 				e.ok("peer_control", "%s answers at %s.", l.Host, l.ControlURL)
 			}
@@ -79,6 +85,9 @@ func (e *examination) links(ctx context.Context, running bool) []peerLink {
 	var links []peerLink
 	known := map[string]bool{}
 	for _, p := range e.cfg.Peers {
+		if p.HostID == e.cfg.HostID {
+			continue
+		}
 		known[p.HostID] = true
 		links = append(links, peerLink{p.HostID, p.ControlURL, p.LocalFabricAddr, p.RemoteFabricAddr})
 	}
