@@ -258,9 +258,12 @@ func (p *pull) observe() {
 	p.view.HasTarget = true
 	p.view.TargetFailed = st.State == fabrics.StateError
 	p.view.TargetConnected = st.Connected
-	if wasConnected && !st.Connected {
-		// The source has let go or died: say so at once what is wanted.
-		p.view.PostDue = true
+	switch {
+	case st.Connected:
+		p.view.ConnectionLost = false
+	case wasConnected:
+		// The source has let go or died: ask it at once.
+		p.view.PostDue, p.view.ConnectionLost = true, true
 	}
 	if st.Grains != p.grains {
 		if n := st.Grains - p.grains; st.Samples > p.samples && n > 0 {

@@ -75,9 +75,11 @@ type pullFacts struct {
 
 // pullView is what a pull knows of itself when it decides.
 type pullView struct {
-	HasTarget        bool
-	TargetFailed     bool // the destination lane ended with an error
-	TargetConnected  bool
+	HasTarget       bool
+	TargetFailed    bool // the destination lane ended with an error
+	TargetConnected bool
+	// ConnectionLost: the source's connection to the target ended, and there is none since.
+	ConnectionLost   bool
 	SetUpAt          time.Time
 	SetUpBootID      string
 	SetUpGeneration  uint64
@@ -173,6 +175,11 @@ func rebuildDue(f pullFacts, v pullView, now time.Time) bool {
 		wait = rebuildAfterError
 	}
 	wait <<= min(v.RebuildsInARow, rebuildDoublings)
+	if v.ConnectionLost && v.RebuildsInARow == 0 && !v.PostDue && (v.TargetFailed || v.SourceState == stateError || v.SourceState == stateIdle) {
+		// The source was asked since, and has not only let go of its origin for a while
+		// (pending): a connection that was lost gets a new target at once.
+		return true
+	}
 	if now.Sub(reference) < wait {
 		return false
 	}

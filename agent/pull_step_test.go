@@ -45,6 +45,24 @@ func TestNextPullStep(t *testing.T) {
 		{"peer down while grains flow", func(f *pullFacts) { f.PeerUp = false }, nil, stepWait},
 		{"after set-up", nil, func(v *pullView) { v.LastPostAt = time.Time{} }, stepPost},
 		{"connection lost", nil, func(v *pullView) { v.PostDue = true }, stepPost},
+		{"connection lost, the source says so", nil, func(v *pullView) {
+			v.TargetConnected, v.ConnectionLost, v.SourceState, v.LastPostAt = false, true, stateError, t0
+		}, stepRebuild},
+		{"connection lost, the source has no target left", nil, func(v *pullView) {
+			v.TargetConnected, v.ConnectionLost, v.SourceState, v.LastPostAt = false, true, stateIdle, t0
+		}, stepRebuild},
+		{"connection lost, this end knows why", nil, func(v *pullView) {
+			v.TargetConnected, v.ConnectionLost, v.TargetFailed, v.LastPostAt = false, true, true, t0
+		}, stepRebuild},
+		{"connection gone, the source opens its origin again", nil, func(v *pullView) {
+			v.TargetConnected, v.ConnectionLost, v.SourceState, v.LastPostAt = false, true, statePending, t0
+		}, stepWait},
+		{"connection lost, the source does not answer", func(f *pullFacts) { f.PeerUp = false }, func(v *pullView) {
+			v.TargetConnected, v.ConnectionLost, v.TargetFailed, v.PostDue = false, true, true, true
+		}, stepWait},
+		{"connection lost again, without a grain in between", nil, func(v *pullView) {
+			v.TargetConnected, v.ConnectionLost, v.SourceState, v.LastPostAt, v.RebuildsInARow = false, true, stateError, t0, 1
+		}, stepWait},
 		{"running, lease due", nil, func(v *pullView) { v.LastPostAt = t0.Add(-repeatActive) }, stepPost},
 		{"pending repeats each pass", nil, func(v *pullView) {
 			v.SourceState, v.LastPostAt, v.SetUpAt, v.LastGrainAt = statePending, t0.Add(-repeatPending), t0.Add(-time.Second), time.Time{}

@@ -196,6 +196,38 @@ func TestPullAsksAtOnceWhenTheConnectionGoes(t *testing.T) {
 	})
 }
 
+// TestPullMakesANewTargetForALostConnection: the source is asked, says that it lost
+// the connection, and gets another target in the same pass; one that has let go of its
+// origin for a while keeps the old one.
+func TestPullMakesANewTargetForALostConnection(t *testing.T) {
+	for state, targets := range map[string]int{stateError: 2, stateIdle: 2, statePending: 1} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newPullBench(t)
+			defer b.cancel()
+			b.answer.State = stateActive
+			b.passes(1, aWish())
+			b.targets[0].set(func(s *fabrics.TargetStats) { s.Connected, s.Grains, s.Head = true, 3, 49 })
+			b.passes(5, aWish())
+			b.targets[0].set(func(s *fabrics.TargetStats) { s.Connected = false })
+			b.answer.State = state
+			_, asked, _ := b.counts()
+			b.passes(1, aWish())
+			made, asks, releases := b.counts()
+			if made != targets || releases != 0 || asks-asked != targets {
+				t.Errorf("%s: %d targets, %d questions, %d releases", state, made, asks-asked, releases)
+			}
+			if b.targets[0].isClosed() != (targets == 2) {
+				t.Errorf("%s: the old target is closed: %v", state, b.targets[0].isClosed())
+			}
+			// Without a grain in between the usual times hold.
+			b.passes(4, aWish())
+			if again, _, _ := b.counts(); again != targets {
+				t.Errorf("%s: %d targets after another 800 ms", state, again)
+			}
+		})
+	}
+}
+
 func TestPullDropsItsTargetWhenThePeerRestarted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newPullBench(t)

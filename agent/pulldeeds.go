@@ -72,7 +72,7 @@ func (p *pull) dropLane() {
 	p.deps.ports.give(p.port)
 	p.lane = nil
 	p.grains, p.samples = 0, 0
-	p.view.HasTarget, p.view.TargetConnected, p.view.TargetFailed = false, false, false
+	p.view.HasTarget, p.view.TargetConnected, p.view.TargetFailed, p.view.ConnectionLost = false, false, false, false
 	p.view.SourceHoldsRoute = false
 	p.view.LastPostAt = time.Time{}
 }

@@ -23,6 +23,9 @@ const (
 	lingerFor = 30 * time.Millisecond
 	// drainLimit bounds the wait for what is in flight when a target is removed.
 	drainLimit = 600 * time.Millisecond
+	// lostWait is how long a source waits before it connects to a target of ours again
+	// that it has lost: its destination makes a new one, and says so sooner.
+	lostWait = 2 * time.Second
 )
 
 type destinationPhase int
@@ -58,6 +61,7 @@ type destination struct {
 	serial   uint32 // of the connection, in completion tokens
 	deadline int64
 	retryAt  int64
+	lost     bool // the last connection was up before it ended
 	backoff  time.Duration
 	linger   int64
 
@@ -200,6 +204,7 @@ func (l *sourceLane) removeGone() {
 func (l *sourceLane) connect(d *destination, now int64) {
 	l.serial++
 	d.serial = l.serial
+	d.lost = false
 	d.phase = phaseConnecting
 	peer, err := l.info.WithPeer(d.info.Address)
 	if err != nil {
@@ -317,8 +322,23 @@ func (l *sourceLane) disconnect(d *destination, err error, now int64) {
 	}
 	storeText(&n.lastError, text)
 	d.phase = phaseIdle
+	d.lost = up
 	d.backoff = nextBackoff(d.backoff)
 	d.retryAt = now + int64(d.backoff)
+	if up && d.info.Native > 0 {
+		d.retryAt = now + int64(max(d.backoff, lostWait))
+	}
+}
+
+// askedAgain connects at once to a target that was lost, because its destination has
+// asked for it again. One of ours that stays what it was has not seen the end yet, and
+// makes a new one when it does; others never make a new one for that.
+func (l *sourceLane) askedAgain(key string) {
+	for _, d := range l.destinations {
+		if d.key == key && d.phase == phaseIdle && d.lost && d.info.Native == 0 {
+			d.retryAt = l.now()
+		}
+	}
 }
 
 // reconnect begins a new connection at once because the origin's index went back:

@@ -132,7 +132,7 @@ func OpenSource(cfg SourceConfig) (*Source, error) {
 }
 
 // SetTarget adds the target named key, or replaces it when info differs; an
-// unchanged info keeps the connection. The error says what in info does not fit
+// unchanged info keeps the connection, or connects again to one that was lost. The error says what in info does not fit
 // the flow, or the source's provider; then nothing changes.
 func (s *Source) SetTarget(key string, info TargetInfo) error {
 	if err := s.lane.shape.accepts(info, s.lane.cfg.Provider); err != nil {
@@ -143,6 +143,9 @@ func (s *Source) SetTarget(key string, info TargetInfo) error {
 	text := info.String()
 	at := s.find(key)
 	if at >= 0 && s.targets[at].text == text {
+		if State(s.targets[at].numbers.state.Load()) == StateError {
+			s.lane.do(func() { s.lane.askedAgain(key) })
+		}
 		return nil
 	}
 	t := &sourceTarget{key: key, text: text, numbers: &destinationNumbers{}}
