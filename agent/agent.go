@@ -41,6 +41,9 @@ type Agent struct {
 	scanner      *mxl.Scanner
 	links        *peers.LinkWatch
 	linksChanged <-chan struct{} // the reconcile loop's
+	late         *lateAddresses
+	restarts     restarts
+	endRun       context.CancelCauseFunc
 	table        *peers.Table
 	client       *peers.Client
 	room         *mirror.Room
@@ -119,14 +122,15 @@ func New(store *config.Store, log *slog.Logger) (*Agent, error) {
 
 	a.links = peers.NewLinkWatch("/sys", log)
 	a.linksChanged = a.links.Subscribe()
+	a.late = newLateAddresses(a)
 	a.client = peers.NewClient()
 	a.table = peers.NewTable(peers.Config{
 		HostID: cfg.HostID, BootID: a.bootID, FabricInterface: cfg.FabricInterface, Static: staticPeers(cfg),
 		Interval: cfg.PeerPollInterval.Duration(), Client: a.client, Links: a.links, Log: log, Polled: a.timing.peerPoll,
 	})
-	a.sources = newSources(log, time.Now, a.sourceEnded, a.openSource)
+	a.sources = newSources(log, time.Now, a.sourceEnded, a.late.source(a.openSource))
 	a.pullDeps = pullDeps{
-		hostID: cfg.HostID, bootID: a.bootID, open: a.openTarget, ask: a.client.Replicate, release: a.client.Release,
+		hostID: cfg.HostID, bootID: a.bootID, open: a.late.target(a.openTarget), ask: a.client.Replicate, release: a.client.Release,
 		ports: newPortPool(cfg.FabricPortBase, cfg.FabricPortCount), setups: make(chan struct{}, setupsAtOnce),
 		ended: a.targetEnded, phase: a.page.Setup, now: time.Now, log: log,
 	}
@@ -168,6 +172,8 @@ func (a *Agent) Start(ctx context.Context) error {
 // Run works until ctx is done, then shuts down in the contract's order: fabric
 // connections, readers, the registry, and with MXL_CLEANUP_ON_EXIT the mirrors.
 func (a *Agent) Run(ctx context.Context) error {
+	ctx, a.endRun = context.WithCancelCause(ctx)
+	defer a.endRun(nil)
 	adopted, err := a.room.Adopt()
 	if err != nil {
 		return err
@@ -224,14 +230,15 @@ func (a *Agent) Run(ctx context.Context) error {
 	a.log.Info("shutdown", "reason", context.Cause(ctx))
 	stopLoop()
 	<-done
-	a.shutdown()
+	a.shutdown(errors.Is(context.Cause(ctx), errRestart))
 	endFacts()
 	rooms.Wait()
 	return nil
 }
 
-// shutdown closes everything in the contract's order.
-func (a *Agent) shutdown() {
+// shutdown closes everything in the contract's order. For a restart in place the
+// registry keeps the node and the host its mirrors.
+func (a *Agent) shutdown(again bool) {
 	cfg := a.store.Config()
 	// Destinations close without telling their sources: they see the connection
 	// go (agent API reference §16.12).
@@ -239,10 +246,10 @@ func (a *Agent) shutdown() {
 	a.pullsRunning.Wait()
 	a.mirrors.wait()
 	a.sources.close()
-	if a.nmos != nil {
+	if a.nmos != nil && !again {
 		a.nmos.leave(a.log, registryLeaveTime(cfg.ShutdownTimeout.Duration()))
 	}
-	removed, err := a.room.Close(cfg.CleanupOnExit)
+	removed, err := a.room.Close(cfg.CleanupOnExit && !again)
 	if err != nil {
 		a.log.Warn("mirror_close_failed", "error", err)
 	}

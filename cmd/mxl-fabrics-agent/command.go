@@ -25,6 +25,8 @@ mxl-fabrics-agent explain <domain> <flow>  why a flow is, or is not, on this hos
 mxl-fabrics-agent status                   what the agent does, and what is wrong
 mxl-fabrics-agent events                   the agent's events as they happen
 mxl-fabrics-agent doctor                   what is wrong with this host; needs no running agent
+mxl-fabrics-agent interface <provider> <address>
+                                           whether libfabric finds an interface with the address
 mxl-fabrics-agent version
 
   --json        machine-readable output
@@ -51,11 +53,12 @@ func runCommand(ctx context.Context, args []string, environ []string, stdout, st
 		arguments int
 		run       func(*command) int
 	}{
-		"explain": {2, (*command).explain},
-		"status":  {0, (*command).status},
-		"events":  {0, (*command).events},
-		"doctor":  {0, (*command).doctor},
-		"version": {0, (*command).version},
+		"explain":   {2, (*command).explain},
+		"status":    {0, (*command).status},
+		"events":    {0, (*command).events},
+		"doctor":    {0, (*command).doctor},
+		"interface": {2, (*command).lookAtInterface},
+		"version":   {0, (*command).version},
 	}
 	switch args[0] {
 	case "help", "-h", "-help", "--help":

@@ -61,8 +61,10 @@ func run() int {
 		log.Error("mxl_root_missing", "path", cfg.ScanPath)
 		return invalid(err)
 	}
+	handed, _ := agent.TakeRestart(os.Environ())
 	a, err := agent.New(store, log)
 	if err == nil {
+		a.Restarted(handed)
 		err = a.Start(ctx)
 	}
 	var setting *config.Error
@@ -89,6 +91,9 @@ func run() int {
 	}
 	if ctx.Err() != nil {
 		return exitSignal
+	}
+	if next, wanted := a.RestartWanted(); wanted {
+		return fatal(restart(next))
 	}
 	return 0
 }

@@ -1,0 +1,172 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mxl-stack/mxl-fabrics-agent/fabrics"
+	"github.com/mxl-stack/mxl-fabrics-agent/peers"
+)
+
+const (
+	// restartEvery is the least time between two restarts in place.
+	restartEvery = time.Minute
+	// restartQuiet is how long no flow may have moved before one: whatever runs
+	// would lose what comes until its connection stands again.
+	restartQuiet = 2 * time.Second
+)
+
+// errRestart ends Run for a restart in place.
+var errRestart = errors.New("restart in place")
+
+// restartVariable hands a [Restart] to the process that begins.
+const restartVariable = "MXL_FABRICS_AGENT_RESTARTED"
+
+// Restart is what a process that restarted in place hands to itself.
+type Restart struct {
+	Count     int       `json:"count"` // restarts in place so far
+	At        time.Time `json:"at"`
+	Addresses []string  `json:"addresses"` // what they were for
+}
+
+// TakeRestart reads from an environment what the process before has handed over,
+// and gives the environment without it. Without any, or with one that cannot be
+// read, it is the zero Restart.
+func TakeRestart(environ []string) (Restart, []string) {
+	var r Restart
+	rest := slices.DeleteFunc(slices.Clone(environ), func(entry string) bool {
+		text, ours := strings.CutPrefix(entry, restartVariable+"=")
+		if ours && json.Unmarshal([]byte(text), &r) != nil {
+			r = Restart{}
+		}
+		return ours
+	})
+	return r, rest
+}
+
+// Give adds the Restart to an environment.
+func (r Restart) Give(environ []string) ([]string, error) {
+	text, err := json.Marshal(r)
+	if err != nil {
+		return nil, err
+	}
+	return append(slices.Clone(environ), restartVariable+"="+string(text)), nil
+}
+
+// restarts is what the agent knows of restarts in place. Once it runs only the
+// reconcile loop touches it, until Run has returned.
+type restarts struct {
+	last    Restart // of the process before; the next one when wanted
+	wanted  bool
+	moved   uint64 // grains and transfers of all lanes, in and out
+	movedAt time.Time
+	waits   string // why a restart waits, as last logged
+}
+
+// Restarted tells the agent, before Start, that its process has restarted in
+// place.
+func (a *Agent) Restarted(r Restart) {
+	a.restarts.last = r
+	a.late.restarted(r.Addresses)
+	if r.Count > 0 {
+		a.log.Info("restarted_in_place", "addresses", r.Addresses, "restarts", r.Count, "took_ms", time.Since(r.At).Milliseconds())
+	}
+}
+
+// RestartWanted says, after Run has returned, whether the process is to restart in
+// place, and what it then hands over.
+func (a *Agent) RestartWanted() (Restart, bool) { return a.restarts.last, a.restarts.wanted }
+
+// restartFacts is what a restart is decided by.
+type restartFacts struct {
+	Visible []lateAddress // what a restart would find
+	Last    time.Time     // the restart before; zero without one
+	MovedAt time.Time     // when a flow last moved, in or out; zero: never
+	Now     time.Time
+}
+
+// restartStep says whether to restart now, or else why not; both are empty where
+// nothing would be found.
+func restartStep(f restartFacts) (now bool, waits string) {
+	switch {
+	case len(f.Visible) == 0:
+		return false, ""
+	case !f.Last.IsZero() && f.Now.Sub(f.Last) < restartEvery:
+		return false, fmt.Sprintf("the last restart in place was less than %v ago", restartEvery)
+	case !f.MovedAt.IsZero() && f.Now.Sub(f.MovedAt) < restartQuiet:
+		return false, "flows are running that would be interrupted; restart the agent when that is acceptable"
+	}
+	return true, ""
+}
+
+// restartInPlace ends Run when a restart would find an address that is wanted and
+// nothing runs that it would disturb.
+func (a *Agent) restartInPlace(ctx context.Context, now time.Time) {
+	r := &a.restarts
+	visible := a.late.tend(ctx, a.poke)
+	if moved := a.moved(); moved != r.moved {
+		r.moved, r.movedAt = moved, now
+	}
+	due, waits := restartStep(restartFacts{Visible: visible, Last: r.last.At, MovedAt: r.movedAt, Now: now})
+	if !due {
+		if waits != "" && waits != r.waits {
+			a.log.Warn("restart_in_place_deferred", "provider", visible[0].Provider, "address", visible[0].Address,
+				"interface", visible[0].Interface, "reason", waits)
+		}
+		r.waits = waits
+		return
+	}
+	next := Restart{Count: r.last.Count + 1, At: now, Addresses: a.late.without()}
+	for _, v := range visible {
+		next.Addresses = append(next.Addresses, v.Address)
+		a.log.Warn("restart_in_place", "provider", v.Provider, "address", v.Address, "interface", v.Interface, "libfabric", fabrics.Version())
+	}
+	r.last, r.wanted = next, true
+	a.endRun(errRestart)
+}
+
+// moved is how much the lanes have carried so far, in both directions.
+func (a *Agent) moved() (units uint64) {
+	for _, p := range a.pullIndex.all() {
+		units += p.seen.Load().Grains
+	}
+	for _, v := range a.sources.list() {
+		units += v.Target.Grains
+	}
+	return units
+}
+
+// without lists the addresses for which a restart did not help.
+func (l *lateAddresses) without() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Sorted(maps.Keys(l.tried))
+}
+
+// lookFromOutside asks a process of this program that begins now whether it sees
+// the address.
+func lookFromOutside(ctx context.Context, p fabrics.Provider, address string) bool {
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	look := exec.CommandContext(ctx, "/proc/self/exe", "interface", string(p), address)
+	_, look.Env = TakeRestart(os.Environ())
+	return look.Run() == nil
+}
+
+// newLateAddresses looks at this host.
+func newLateAddresses(a *Agent) *lateAddresses {
+	return &lateAddresses{
+		canRescan: fabrics.CanRescan(), version: fabrics.Version(), rescan: fabrics.Rescan, look: lookFromOutside,
+		link: func(address string) peers.Link { return peers.LinkOf(address, a.links.Interfaces()) },
+		now:  time.Now, log: a.log, spawn: a.pullsRunning.Go,
+		said: map[lateAddress]string{}, late: map[lateAddress]*lateState{}, tried: map[string]bool{},
+	}
+}
