@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime"
-	"runtime/debug"
 	"sync"
 	"time"
 
@@ -107,8 +106,6 @@ func (l *lane) start(s Scheduling, prepare func() error, body func()) error {
 		if err := unix.Prctl(unix.PR_SET_TIMERSLACK, uintptr(laneSlack), 0, 0, 0); err != nil {
 			l.log.Warn("lane_scheduling_failed", "error", fmt.Sprintf("timer slack %v: %v", laneSlack, err))
 		}
-		// A truncated file of another process must fail the lane, not the process.
-		debug.SetPanicOnFault(true)
 		for _, err := range applyScheduling(s) {
 			l.log.Warn("lane_scheduling_failed", "error", err.Error())
 		}

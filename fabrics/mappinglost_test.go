@@ -9,12 +9,12 @@ import (
 	"github.com/mxl-stack/mxl-fabrics-agent/mxl"
 )
 
-// cutGrains truncates every grain file of a flow to its first page, which has the
-// grain's header.
-func cutGrains(t *testing.T, d *mxl.Domain, f *testFlow, depth uint64) {
+// cutGrains truncates every grain file of a flow to a size; the first 4096 bytes have
+// the grain's header.
+func cutGrains(t *testing.T, d *mxl.Domain, f *testFlow, depth uint64, size int64) {
 	t.Helper()
 	for slot := range depth {
-		if err := os.Truncate(fmt.Sprint(d.Path(), "/", mxl.FlowDirName(f.id), "/grains/data.", slot), 4096); err != nil {
+		if err := os.Truncate(fmt.Sprint(d.Path(), "/", mxl.FlowDirName(f.id), "/grains/data.", slot), size); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -24,13 +24,21 @@ func cutGrains(t *testing.T, d *mxl.Domain, f *testFlow, depth uint64) {
 // C. A mirror whose files were cut off meanwhile fails the connection, not the
 // process.
 func TestMappingLostAtTheTarget(t *testing.T) {
-	for name, def := range map[string]string{"data": dataDef, "video": videoDef("video/v210", 320, 36, rate50)} {
+	for name, c := range map[string]struct {
+		def  string
+		size int64
+	}{
+		"data":             {dataDef, 4096},
+		"data, all gone":   {dataDef, 0},
+		"video":            {videoDef("video/v210", 320, 36, rate50), 4096},
+		"video, all of it": {videoDef("video/v210", 320, 36, rate50), 0},
+	} {
 		t.Run(name, func(t *testing.T) {
-			p := newPair(t, def, 200*time.Millisecond, 200*time.Millisecond)
+			p := newPair(t, c.def, 200*time.Millisecond, 200*time.Millisecond)
 			writeGrain(t, p.w, 10, 0, p.w.TotalSlices())
 			connect(t, p.source, "b", p.target)
 			p.arrives(t, 10, mxl.AllSlices)
-			cutGrains(t, p.testFlow.mirror, p.testFlow, p.w.Depth())
+			cutGrains(t, p.testFlow.mirror, p.testFlow, p.w.Depth(), c.size)
 			writeGrain(t, p.w, 11, 0, p.w.TotalSlices())
 			eventually(t, 5*time.Second, p.describe, func() bool { return p.target.Stats().Errors > 0 })
 			if st := p.target.Stats(); st.Head != 10 || st.LastError == "" {
@@ -48,7 +56,7 @@ func TestMappingLostAtTheOrigin(t *testing.T) {
 	writeGrain(t, p.w, 10, 0, p.w.TotalSlices())
 	connect(t, p.source, "b", p.target)
 	p.arrives(t, 10, mxl.AllSlices)
-	cutGrains(t, p.origin, p.testFlow, p.w.Depth())
+	cutGrains(t, p.origin, p.testFlow, p.w.Depth(), 4096)
 	if err := mxl.Guard(func() error {
 		if _, err := p.w.OpenGrain(11); err != nil {
 			return err

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 
 	"github.com/mxl-stack/mxl-fabrics-agent/fabrics/ofi"
+	"github.com/mxl-stack/mxl-fabrics-agent/mxl"
 )
 
 type connectionState int
@@ -226,7 +227,8 @@ func (l *targetLane) disconnect(why string) {
 		l.log.Warn("fabric_close_failed", "flow_id", l.cfg.FlowID, "error", err.Error())
 	}
 	// Nothing lands any more. Readers must not take what the connection left unfinished.
-	if err := l.discardBroken(); err != nil {
+	// The files may be the reason why it ended.
+	if err := mxl.Guard(l.discardBroken); err != nil {
 		l.numbers.errors.Add(1)
 		storeText(&l.numbers.lastError, err.Error())
 	}
