@@ -74,7 +74,7 @@ func main() {
 // scenarios are the whole matrix.
 func scenarios() []scenario {
 	var list []scenario
-	for _, family := range [][]scenario{processes(), writers(), links(), files()} {
+	for _, family := range [][]scenario{processes(), writers(), links(), files(), peers()} {
 		list = append(list, family...)
 	}
 	return list
@@ -130,7 +130,6 @@ func matrix(ctx context.Context, o options, switched bool, chosen []scenario) (r
 				return results, ctx.Err()
 			}
 		}
-		r.judge()
 		progress(i+1, len(chosen), r)
 	}
 	return results, nil

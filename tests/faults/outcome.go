@@ -28,6 +28,8 @@ type result struct {
 	LeftOut       uint64        // by late writers
 	Bad           uint64
 	Noticed       time.Duration // from a link's end to link_down in the API, the longest
+	Repeated      int           // runs that were thrown away, see stoodStill
+	StoodStill    time.Duration // the longest time without a look in those
 	Notes         []string      // how scenarios say what they saw
 	Failures      []string
 }
@@ -36,11 +38,32 @@ func (r *result) fail(format string, args ...any) {
 	r.Failures = append(r.Failures, fmt.Sprintf(format, args...))
 }
 
-// judge adds the failure of a limit. It is called once, after the last run.
+// judge adds the failure of a limit. It is called once for every run.
 func (r *result) judge() {
 	if worst := r.worst(); r.Limit > 0 && worst > r.Limit {
 		r.fail("recovery took %.0f ms, the limit is %.0f", ms(worst), ms(r.Limit))
 	}
+}
+
+// add takes one run's result in.
+func (r *result) add(one *result) {
+	r.Runs += one.Runs
+	r.Recovery = append(r.Recovery, one.Recovery...)
+	r.Untouched = max(r.Untouched, one.Untouched)
+	r.Verified += one.Verified
+	r.LostUntouched += one.LostUntouched
+	r.LongestPause = max(r.LongestPause, one.LongestPause)
+	r.Missed += one.Missed
+	r.LostAfter += one.LostAfter
+	r.LeftOut += one.LeftOut
+	r.Bad += one.Bad
+	r.Noticed = max(r.Noticed, one.Noticed)
+	for _, note := range one.Notes {
+		if !slices.Contains(r.Notes, note) {
+			r.Notes = append(r.Notes, note)
+		}
+	}
+	r.Failures = append(r.Failures, one.Failures...)
 }
 
 func (r *result) p50() time.Duration {
@@ -82,6 +105,11 @@ func figures(all []*result) map[string]any {
 			out[r.Scenario+"_noticed_worst_ms"] = ms(r.Noticed)
 		}
 	}
+	var repeated int
+	for _, r := range all {
+		repeated += r.Repeated
+	}
+	out["repeated_because_the_machine_stood_still"] = repeated
 	out["failed"], out["lost_on_untouched_flows"], out["bad"], out["verified"] = failed, lost, bad, verified
 	if failures != nil {
 		out["failures"] = failures
@@ -112,14 +140,11 @@ func table(out io.Writer, all []*result) {
 		if r.Limit > 0 {
 			limit = fmt.Sprintf("%.0f", ms(r.Limit))
 		}
-		if r.Noticed > 0 {
-			r.Notes = append(r.Notes, fmt.Sprintf("link_down after %.0f ms", ms(r.Noticed)))
-		}
 		verdict := "ok"
 		if len(r.Failures) > 0 {
 			verdict = "FAILED: " + r.Failures[0]
-		} else if len(r.Notes) > 0 {
-			verdict += ": " + strings.Join(r.Notes, "; ")
+		} else if notes := r.notes(); len(notes) > 0 {
+			verdict += ": " + strings.Join(notes, "; ")
 		}
 		fmt.Fprintf(out, "%-28s %4d %9s %9s %7s %9d %6d %8.0f %7d  %s\n", r.Scenario, r.Runs, p50, worst, limit, r.Untouched, r.LostUntouched,
 			ms(r.LongestPause), r.Missed, verdict)
@@ -129,6 +154,18 @@ recovery: from the moment the cause was over (the process started again or conti
 the first verified grain on the last of the paths the fault touches. untouched, lost, pause: how many paths the fault must
 not touch, what was lost on them, the longest time between two grains there. missed: grains that the touched paths went
 without during the fault.`)
+}
+
+// notes is what the table says beside the figures.
+func (r *result) notes() []string {
+	notes := slices.Clone(r.Notes)
+	if r.Noticed > 0 {
+		notes = append(notes, fmt.Sprintf("link_down after %.0f ms", ms(r.Noticed)))
+	}
+	if r.Repeated > 0 {
+		notes = append(notes, fmt.Sprintf("%d failed runs repeated, the machine had stood still for up to %.0f ms", r.Repeated, ms(r.StoodStill)))
+	}
+	return notes
 }
 
 // verdict is nil when every scenario is as it should be.

@@ -105,13 +105,7 @@ func (r *run) clean(f func(ctx context.Context) error) { r.cleanups = append(r.c
 
 // note adds what an operator should read in the table, once.
 func (r *run) note(format string, args ...any) {
-	text := fmt.Sprintf(format, args...)
-	for _, have := range r.result.Notes {
-		if have == text {
-			return
-		}
-	}
-	r.result.Notes = append(r.result.Notes, text)
+	r.result.Notes = append(r.result.Notes, fmt.Sprintf(format, args...))
 }
 
 // Filters of paths.
@@ -134,12 +128,36 @@ func only(path *studio.Path) func(*studio.Path) bool {
 	return func(p *studio.Path) bool { return p == path }
 }
 
-// once runs a scenario once and adds what came of it to its result.
+// stoodStill is how long a witness may go without a look before a run that failed
+// is no evidence: the machine gave the test no time, and the agents none either.
+const stoodStill = 300 * time.Millisecond
+
+// mostRepeats is how often a run is repeated for that.
+const mostRepeats = 3
+
+// once runs a scenario once and adds what came of it to its result. A run that
+// fails while the machine stands still is thrown away and repeated, and the table
+// says so.
 func (sc *scenario) once(ctx context.Context, s *studio.Studio, random *rand.Rand, into *result) {
+	for try := 0; ; try++ {
+		one := &result{Scenario: sc.name, Limit: sc.limit}
+		still := sc.try(ctx, s, random, one)
+		one.judge()
+		if len(one.Failures) == 0 || still < stoodStill || try == mostRepeats || ctx.Err() != nil {
+			into.add(one)
+			return
+		}
+		into.Repeated++
+		into.StoodStill = max(into.StoodStill, still)
+	}
+}
+
+// try runs a scenario once and tells for how long a witness got no time.
+func (sc *scenario) try(ctx context.Context, s *studio.Studio, random *rand.Rand, into *result) (still time.Duration) {
 	into.Runs++
 	if err := s.Steady(ctx, patience); err != nil {
 		into.fail("before the fault: %v", err)
-		return
+		return 0
 	}
 	r := newRun(s, random, into)
 	defer r.end(ctx)
@@ -154,6 +172,10 @@ func (sc *scenario) once(ctx context.Context, s *studio.Studio, random *rand.Ran
 		into.fail("%v", err)
 	}
 	r.judge(ctx)
+	for _, p := range s.Paths() {
+		still = max(still, p.Seen().LongestSleep)
+	}
+	return still
 }
 
 // recover waits until everything awaited came and notes how long it took.

@@ -72,10 +72,16 @@ func tmpfsFull(ctx context.Context, r *run) error {
 		return err
 	}
 	err = mesh.Eventually(ctx, 15*time.Second, r.b.HostID+" says insufficient_space", func() error {
-		if len(r.b.Logged("insufficient_space", "flow_id", f.ID)) == 0 {
-			return fmt.Errorf("no insufficient_space of flow %s in %s", f.ID, r.b.Log)
+		row, err := r.b.Mirror(ctx, f.DomainID)
+		if err != nil {
+			return err
 		}
-		return nil
+		for _, flow := range row.Flows {
+			if flow.FlowID == f.ID && flow.State == "insufficient_space" {
+				return nil
+			}
+		}
+		return fmt.Errorf("not among %+v", row.Flows)
 	})
 	if err != nil {
 		return err

@@ -38,6 +38,7 @@ func (w *Witness) grains(ctx context.Context, domain *mxl.Domain, first bool) er
 	}
 	checked := time.Now()
 	for ctx.Err() == nil {
+		w.looks()
 		seen := ring.Sync()
 		head := ring.Head()
 		switch {

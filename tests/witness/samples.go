@@ -24,6 +24,7 @@ func (w *Witness) samples(ctx context.Context, domain *mxl.Domain, first bool) e
 	}
 	checked := time.Now()
 	for ctx.Err() == nil {
+		w.looks()
 		seen := ring.Sync()
 		head := ring.Head()
 		switch {
@@ -65,6 +66,11 @@ func (w *Witness) window(ring *mxl.ContinuousReader, payload pattern.Samples, fr
 	var good, lost, leftOut uint64
 	good = count - uint64(len(wrong))
 	if len(wrong) > 0 {
+		// What was overwritten while it was compared is not wrong, it is late.
+		if _, err := ring.Samples(from+count, count); err != nil {
+			w.passed(count, 0)
+			return
+		}
 		origin := w.originLacks(payload, from, count)
 		for number, unwritten := range wrong {
 			switch {

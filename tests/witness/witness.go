@@ -32,7 +32,7 @@ type Path struct {
 }
 
 // Seen is what a witness saw, in grains or samples. All of it only grows, but
-// LongestPause and LastArrival.
+// the Longest ones and LastArrival.
 type Seen struct {
 	Verified uint64 // indexes with every byte right
 	Bytes    uint64 // compared
@@ -45,6 +45,10 @@ type Seen struct {
 
 	// LongestPause is the longest time between two arrivals since the last Mark.
 	LongestPause time.Duration
+	// LongestSleep is the longest time between two looks of the witness itself
+	// since the last Mark: it looks every 20 ms at least, so more than that is the
+	// machine's doing.
+	LongestSleep time.Duration
 	LastArrival  time.Time
 	LastIndex    uint64
 }
@@ -58,6 +62,7 @@ type Witness struct {
 	origin string // present directory of the origin's domain
 	seen   Seen
 	marked time.Time // pauses count from here
+	looked time.Time // the last look
 	waits  []*wait
 }
 
@@ -94,7 +99,7 @@ func (w *Witness) Mark() Seen {
 	defer w.mu.Unlock()
 	out := w.seen
 	w.marked = time.Now()
-	w.seen.LongestPause = 0
+	w.seen.LongestPause, w.seen.LongestSleep = 0, 0
 	return out
 }
 
@@ -194,6 +199,17 @@ func (w *Witness) unreadable(err error) {
 	if w.seen.FirstBad == "" && err != nil {
 		w.seen.FirstBad = fmt.Sprintf("unreadable: %v", err)
 	}
+}
+
+// looks notes that the witness looks at the ring now.
+func (w *Witness) looks() {
+	now := time.Now()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.looked.IsZero() {
+		w.seen.LongestSleep = max(w.seen.LongestSleep, now.Sub(later(w.looked, w.marked)))
+	}
+	w.looked = now
 }
 
 // arrived notes an index that was verified.
