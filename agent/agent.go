@@ -118,7 +118,7 @@ func New(store *config.Store, log *slog.Logger) (*Agent, error) {
 		a.surveys.changed()
 		a.poke()
 	}
-	a.mirrors.note = a.results.note
+	a.mirrors.note, a.mirrors.blocked, a.mirrors.full = a.results.note, a.results.blocked, a.results.full
 
 	a.links = peers.NewLinkWatch("/sys", log)
 	a.linksChanged = a.links.Subscribe()

@@ -29,6 +29,7 @@ type removedMirror struct {
 	DryRun  bool            `json:"dry_run,omitempty"`
 	Path    string          `json:"path,omitempty"`
 	Flows   int             `json:"flows"`
+	Gone    []string        `json:"removed_flows,omitempty"` // of a removal that failed half way
 	Readers []mirror.Reader `json:"readers,omitempty"`
 	Error   string          `json:"error,omitempty"`
 }
@@ -36,13 +37,16 @@ type removedMirror struct {
 // deleteMirror removes one mirror domain of ours unless somebody reads it. A
 // mirror that is still wanted comes back with the next pass.
 func (a *Agent) deleteMirror(w http.ResponseWriter, r *http.Request) {
-	id := r.PathValue("domain_id")
+	id := a.mirrorID(r.PathValue("domain_id"))
 	ctx, cancel := context.WithTimeout(r.Context(), orderWait)
 	defer cancel()
 	// Look before anything stops: a removal that is refused must not have cost a
 	// grain.
 	if err := a.room.CheckDomain(ctx, id); err != nil {
-		a.refuseMirror(w, id, err)
+		if errors.Is(err, mirror.ErrObstacle) {
+			a.log.Warn("mirror_domain_remove_failed", "domain_id", id, "error", err)
+		}
+		a.refuseMirror(w, id, mirror.Removal{}, err)
 		return
 	}
 	domain := a.mirrorOnDisk(id)
@@ -70,7 +74,7 @@ func (a *Agent) deleteMirror(w http.ResponseWriter, r *http.Request) {
 	select {
 	case o := <-done:
 		if o.err != nil {
-			a.refuseMirror(w, id, o.err)
+			a.refuseMirror(w, id, o.removal, o.err)
 			return
 		}
 		a.page.DomainRemoved(string(mirror.Delete))
@@ -109,8 +113,27 @@ func (a *Agent) mirrorOnDisk(id string) mirror.DomainOnDisk {
 	return mirror.DomainOnDisk{}
 }
 
-// refuseMirror answers why a mirror domain was not removed.
-func (a *Agent) refuseMirror(w http.ResponseWriter, id string, err error) {
+// mirrorID is the spelling that the mirror of a domain has on disk: ids that are
+// UUIDs are the same in upper and lower case.
+func (a *Agent) mirrorID(id string) string {
+	if _, err := uuid.Parse(id); err != nil || a.mirrorOnDisk(id).DomainID == id {
+		return id
+	}
+	domains, err := a.room.Survey()
+	if err != nil {
+		return id
+	}
+	for _, d := range domains {
+		if strings.EqualFold(d.DomainID, id) {
+			return d.DomainID
+		}
+	}
+	return id
+}
+
+// refuseMirror answers why a mirror domain was not removed, and what of it is
+// gone all the same.
+func (a *Agent) refuseMirror(w http.ResponseWriter, id string, removal mirror.Removal, err error) {
 	var busy *mirror.BusyError
 	switch {
 	case errors.Is(err, mirror.ErrNotMirror):
@@ -121,7 +144,14 @@ func (a *Agent) refuseMirror(w http.ResponseWriter, id string, err error) {
 			"readers", readerList(busy.Readers), "error", busy.Unknown)
 		httpapi.WriteJSON(w, http.StatusConflict, removedMirror{Readers: busy.Readers, Error: err.Error()})
 	default:
-		httpapi.WriteJSON(w, http.StatusConflict, removedMirror{Error: err.Error()})
+		if refused(err) {
+			a.page.DomainRefused(string(mirror.Delete))
+		}
+		answer := removedMirror{Flows: len(removal.Flows), Error: err.Error()}
+		for _, k := range removal.Flows {
+			answer.Gone = append(answer.Gone, k.FlowID.String())
+		}
+		httpapi.WriteJSON(w, http.StatusConflict, answer)
 	}
 }
 
@@ -144,6 +174,7 @@ func (a *Agent) rebuildMirror(w http.ResponseWriter, r *http.Request) {
 		httpapi.WriteError(w, http.StatusBadRequest, err.Error())
 		return
 	}
+	k.DomainID = a.mirrorID(k.DomainID)
 	known := false
 	for _, f := range a.mirrorOnDisk(k.DomainID).Flows {
 		known = known || f.Key == k

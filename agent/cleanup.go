@@ -15,21 +15,36 @@ import (
 // on disk, and the loop takes it before it looks.
 type deedResults struct {
 	mu   sync.Mutex
-	list []deedResult
+	list []func(*mirror.Ledger)
 }
 
-type deedResult struct {
-	key    mirror.Key
-	reason mirror.Reason
-}
-
-func (d *deedResults) note(k mirror.Key, reason mirror.Reason) {
+func (d *deedResults) tell(result func(*mirror.Ledger)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.list = append(d.list, deedResult{k, reason})
+	d.list = append(d.list, result)
 }
 
-func (d *deedResults) take() []deedResult {
+// note says that a mirror is, or was, removed for a reason; an empty reason takes
+// that back.
+func (d *deedResults) note(k mirror.Key, reason mirror.Reason) {
+	d.tell(func(l *mirror.Ledger) {
+		if reason == "" {
+			l.NotRemoved(k)
+		} else {
+			l.Removed(k, reason)
+		}
+	})
+}
+
+func (d *deedResults) blocked(k mirror.Key, why string) {
+	d.tell(func(l *mirror.Ledger) { l.Blocked(k, why) })
+}
+
+func (d *deedResults) full(k mirror.Key, full bool) {
+	d.tell(func(l *mirror.Ledger) { l.Full(k, full) })
+}
+
+func (d *deedResults) take() []func(*mirror.Ledger) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	list := d.list
@@ -38,12 +53,8 @@ func (d *deedResults) take() []deedResult {
 }
 
 func (a *Agent) takeResults() {
-	for _, r := range a.results.take() {
-		if r.reason == "" {
-			a.loop.ledger.NotRemoved(r.key)
-		} else {
-			a.loop.ledger.Removed(r.key, r.reason)
-		}
+	for _, result := range a.results.take() {
+		result(a.loop.ledger)
 	}
 }
 
@@ -74,11 +85,17 @@ func (a *Agent) removeDomains(ctx context.Context, p plan) {
 			switch {
 			case err == nil:
 				a.page.DomainRemoved(string(reason))
-			case errors.Is(err, mirror.ErrBusy):
+			case refused(err):
 				a.page.DomainRefused(string(reason))
 			}
 		})
 	}
+}
+
+// refused says whether an error means that something stays that should go; not
+// when it went otherwise, or another deed is at work on it.
+func refused(err error) bool {
+	return !errors.Is(err, mirror.ErrNotMirror) && !errors.Is(err, mirror.ErrRemoving) && !errors.Is(err, mirror.ErrClosed)
 }
 
 // flowsOf lists the mirror flows of a domain that are on disk.
@@ -105,7 +122,7 @@ func (a *Agent) removeFlows(ctx context.Context, p plan) {
 			switch {
 			case err == nil:
 				a.page.FlowRemoved(string(reason))
-			case errors.Is(err, mirror.ErrBusy):
+			case refused(err):
 				a.page.FlowRefused(string(reason))
 			}
 		})

@@ -36,7 +36,11 @@ type mirrorDeeds struct {
 	halt func(mirror.Key)
 	// note tells the loop that a mirror was, or is about to be, removed for a
 	// reason; an empty reason takes that back.
-	note  func(mirror.Key, mirror.Reason)
+	note func(mirror.Key, mirror.Reason)
+	// blocked tells it why a removal failed; empty when readers refused it.
+	blocked func(k mirror.Key, why string)
+	// full tells it whether a flow was not made for want of space.
+	full  func(mirror.Key, bool)
 	wake  func()
 	slots chan struct{}
 	wg    sync.WaitGroup
@@ -138,6 +142,7 @@ func (m *mirrorDeeds) ensure(ctx context.Context, o mirror.Origin) bool {
 			m.log.Info("mirror_created", "domain_id", o.DomainID, "flow_id", o.FlowID, "peer", o.SourceHost)
 		}
 		m.outcome(o.Key, "mirror_writer_failed", err)
+		m.full(o.Key, errors.Is(err, mirror.ErrNoSpace))
 		m.set(o.Key, f)
 	})
 }
@@ -150,6 +155,7 @@ func (m *mirrorDeeds) removeFlow(ctx context.Context, k mirror.Key, reason mirro
 		removal, err := m.room.RemoveFlow(ctx, k, reason)
 		if err != nil {
 			m.note(k, "")
+			m.blocked(k, obstacle(err))
 			m.outcome(k, "mirror_flow_remove_failed", err)
 		} else {
 			removal.LogFlow(m.log, missing)
@@ -171,9 +177,8 @@ func (m *mirrorDeeds) removeDomain(ctx context.Context, domainID string, flows [
 		}
 		removal, err := m.room.RemoveDomain(ctx, domainID, reason)
 		if err != nil {
-			for _, f := range flows {
-				m.note(f, "")
-			}
+			m.kept(k, flows, removal)
+			m.blocked(k, obstacle(err))
 			m.outcome(k, "mirror_domain_remove_failed", err)
 		} else {
 			removal.LogDomain(m.log)
@@ -184,6 +189,27 @@ func (m *mirrorDeeds) removeDomain(ctx context.Context, domainID string, flows [
 		}
 		done(removal, err)
 	})
+}
+
+// kept follows a removal of a domain that failed: the flows it did not take are
+// there as before, those it took are gone for its reason.
+func (m *mirrorDeeds) kept(k mirror.Key, flows []mirror.Key, removal mirror.Removal) {
+	for _, f := range flows {
+		if !removal.Took(f) {
+			m.note(f, "")
+		}
+	}
+	removal.Reason = removal.Reason.ForFlow()
+	removal.LogFlow(m.log, 0)
+}
+
+// obstacle is what the list of mirrors shows of a failed removal; nothing of one
+// that readers refused, whom it shows anyway.
+func obstacle(err error) string {
+	if errors.Is(err, mirror.ErrBusy) {
+		return ""
+	}
+	return err.Error()
 }
 
 // rebuildFlow makes a mirror flow anew from its own definition, readers or not.
@@ -213,7 +239,11 @@ func (m *mirrorDeeds) outcome(k mirror.Key, event string, err error) {
 	}
 	m.failed[k] = err.Error()
 	m.mu.Unlock()
-	if before != err.Error() {
+	switch {
+	case before == err.Error():
+	case k.FlowID == uuid.Nil:
+		m.log.Warn(event, "domain_id", k.DomainID, "error", err)
+	default:
 		m.log.Warn(event, "domain_id", k.DomainID, "flow_id", k.FlowID, "error", err)
 	}
 }

@@ -7,13 +7,16 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/google/uuid"
+
 	"github.com/mxl-stack/mxl-fabrics-agent/mirror"
 )
 
 // fakeRoom is a mirror room that says what it is told to.
 type fakeRoom struct {
 	held     *mirror.Flow
-	err      error // of the next deed
+	err      error        // of the next deed
+	gone     []mirror.Key // that a removal of a domain took
 	replaced *mirror.Flow
 	wait     chan struct{} // a removal waits for it, when not nil
 }
@@ -33,7 +36,7 @@ func (r *fakeRoom) RemoveDomain(_ context.Context, id string, reason mirror.Reas
 	if r.err == nil {
 		r.held = nil
 	}
-	return mirror.Removal{DomainID: id, Reason: reason}, r.err
+	return mirror.Removal{DomainID: id, Reason: reason, Flows: r.gone}, r.err
 }
 func (r *fakeRoom) ReplaceFlow(context.Context, mirror.Origin) (mirror.Rebuilt, error) {
 	r.held = r.replaced
@@ -52,7 +55,9 @@ type deedBench struct {
 	*mirrorDeeds
 	room  *fakeRoom
 	key   mirror.Key
-	heard []string // "halt", "note <reason>"
+	heard []string // "halt", "note <reason>", "blocked <why>"
+
+	isFull bool // what the last making of a flow told
 }
 
 func newDeedBench() *deedBench {
@@ -63,6 +68,8 @@ func newDeedBench() *deedBench {
 	b.mirrorDeeds = newMirrorDeeds(b.room, slog.New(slog.DiscardHandler))
 	b.halt = func(mirror.Key) { b.heard = append(b.heard, "halt") }
 	b.note = func(_ mirror.Key, r mirror.Reason) { b.heard = append(b.heard, "note "+string(r)) }
+	b.blocked = func(_ mirror.Key, why string) { b.heard = append(b.heard, "blocked "+why) }
+	b.full = func(_ mirror.Key, full bool) { b.isFull = full }
 	b.wake = func() {}
 	b.set(b.key, b.room.held)
 	return b
@@ -70,6 +77,7 @@ func newDeedBench() *deedBench {
 
 func TestDeeds(t *testing.T) {
 	busy := &mirror.BusyError{Readers: []mirror.Reader{{PID: 7}}}
+	inTheWay := &mirror.ObstacleError{Path: "/mxl/mirror-dom/x", Why: "something is mounted on it"}
 	differs := &mirror.DiffersError{Members: []string{"grain_rate"}}
 	remove := func(b *deedBench) { b.removeFlow(t.Context(), b.key, mirror.OriginMissing, 0, func(error) {}) }
 	rebuild := func(b *deedBench) { b.rebuildFlow(t.Context(), b.key, func(mirror.Rebuilt, error) {}) }
@@ -88,9 +96,11 @@ func TestDeeds(t *testing.T) {
 		{"another definition", differs, ensure, []string{"halt", "note origin_config_changed"}, 2},
 		{"damaged by something else", &mirror.DiffersError{Damaged: errors.New("short")}, ensure, []string{"halt"}, 2},
 		{"flow removed", nil, remove, []string{"halt", "note origin_missing"}, 0},
-		{"flow with a reader", busy, remove, []string{"halt", "note origin_missing", "note "}, 1},
+		{"flow with a reader", busy, remove, []string{"halt", "note origin_missing", "note ", "blocked "}, 1},
+		{"flow with a mount in it", inTheWay, remove, []string{"halt", "note origin_missing", "note ", "blocked " + inTheWay.Error()}, 1},
 		{"domain removed", nil, domain, []string{"halt", "note mirror_domain_orphan"}, 0},
-		{"domain with a reader", busy, domain, []string{"halt", "note mirror_domain_orphan", "note "}, 1},
+		{"domain with a reader", busy, domain, []string{"halt", "note mirror_domain_orphan", "note ", "blocked "}, 1},
+		{"domain with a mount in it", inTheWay, domain, []string{"halt", "note mirror_domain_orphan", "note ", "blocked " + inTheWay.Error()}, 1},
 		{"rebuilt on request", nil, rebuild, []string{"halt", "note api"}, 2},
 		{"rebuild failed before anything went", errors.New("bad definition"), rebuild, []string{"halt", "note api", "note "}, 1},
 	} {
@@ -132,4 +142,37 @@ func TestOneDeedAtATime(t *testing.T) {
 		t.Error("a deed after the first one did not begin")
 	}
 	b.wait()
+}
+
+// A removal of a domain that failed half way: what is gone keeps its reason, what
+// stays is as before.
+func TestADomainThatGoesHalfWay(t *testing.T) {
+	b := newDeedBench()
+	other := mirror.Key{DomainID: "dom", FlowID: uuid.MustParse("0d9f6c3a-2b71-4f5e-8a64-1c2d3e4f6b99")}
+	b.room.err, b.room.gone = errors.New("1 of 2 flows are gone: device or resource busy"), []mirror.Key{b.key}
+	reasons := map[mirror.Key]mirror.Reason{}
+	b.note = func(k mirror.Key, r mirror.Reason) { reasons[k] = r }
+	var told mirror.Removal
+	b.removeDomain(t.Context(), "dom", []mirror.Key{b.key, other}, mirror.Delete, func(r mirror.Removal, _ error) { told = r })
+	b.wait()
+	if reasons[b.key] != "mirror_domain_api" || reasons[other] != "" {
+		t.Errorf("reasons %v", reasons)
+	}
+	if !slices.Equal(told.Flows, b.room.gone) || !slices.Equal(b.heard, []string{"halt", "blocked " + b.room.err.Error()}) {
+		t.Errorf("told %+v, heard %q", told, b.heard)
+	}
+}
+
+func TestAFlowWithoutRoomIsToldSo(t *testing.T) {
+	b := newDeedBench()
+	for _, full := range []bool{true, false} {
+		if b.room.err = nil; full {
+			b.room.err = &mirror.SpaceError{Key: b.key}
+		}
+		b.ensure(t.Context(), mirror.Origin{Key: b.key})
+		b.wait()
+		if b.isFull != full {
+			t.Errorf("full %v, told %v", full, b.isFull)
+		}
+	}
 }

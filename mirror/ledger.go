@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/google/uuid"
 )
 
 // Ledger gathers the decisions about all mirrors and what they need to remember
@@ -26,8 +28,11 @@ type flowRecord struct {
 	health    HealthMemory
 	rebuilds  RebuildMemory
 	mediaType string
+	label     string
 	format    string
 	told      string // the refusal or dry run last told
+	blocked   string // why the last removal failed, while it is due
+	full      bool   // the file system had no room for it at the last try
 	refused   time.Time
 	onDisk    bool // in the last pass
 }
@@ -36,6 +41,7 @@ type flowRecord struct {
 type domainRecord struct {
 	idleSince time.Time
 	told      string
+	blocked   string    // as of a flow
 	refused   time.Time // as of a flow
 }
 
@@ -47,11 +53,13 @@ type FlowStep struct {
 	Do        Action
 	Reason    Reason        // of Remove
 	Guard     Guard         // what holds a due removal back
+	Blocked   string        // why a due removal failed at the last try
 	Pull      bool          // a replication is to run
 	Missing   time.Duration // how long its origin has been missing, for missing_s
 	OnDisk    bool
 	Inode     uint64 // of its data file, 0 when it is not on disk
 	MediaType string
+	Label     string
 	Format    string // "discrete" or "continuous"
 	Health    Health
 	Rebuilds  RebuildMemory
@@ -63,6 +71,7 @@ type DomainStep struct {
 	DomainVerdict
 	IdleSince time.Time // zero while it is active
 	Demand    bool
+	Blocked   string // why a due removal failed at the last try
 }
 
 // Outcome is what one pass decided. Flows and domains are sorted.
@@ -97,6 +106,29 @@ func (l *Ledger) NotRemoved(k Key) {
 	}
 	if r := l.domains[k.DomainID]; r != nil {
 		r.refused = l.now
+	}
+}
+
+// Blocked notes why the removal of a flow, or of a domain (nil flow id), failed
+// at this try; empty when readers or an incomplete sight of them refused it,
+// which the reader check shows. The next try waits as after NotRemoved.
+func (l *Ledger) Blocked(k Key, why string) {
+	if k.FlowID == uuid.Nil {
+		if r := l.domains[k.DomainID]; r != nil {
+			r.blocked, r.refused = why, l.now
+		}
+		return
+	}
+	if r := l.flows[k]; r != nil {
+		r.blocked, r.refused = why, l.now
+	}
+}
+
+// Full notes whether the file system itself had no room for a flow when it was
+// last made, whatever [Fits] said.
+func (l *Ledger) Full(k Key, full bool) {
+	if r := l.flows[k]; r != nil {
+		r.full = full
 	}
 }
 
@@ -196,10 +228,17 @@ func (l *Ledger) flow(f *Facts, k Key, on FlowOnDisk, onDisk bool, source string
 	}
 	step.plan(f, r, offer, offered, hold)
 	r.kind(on, onDisk)
-	step.MediaType, step.Format = r.mediaType, r.format
+	step.MediaType, step.Label, step.Format = r.mediaType, r.label, r.format
 	pending := l.missing(f, k, r, &step, source, onDisk, out)
 	if step.Do == Remove && f.tooSoon(r.refused) {
 		step.Do, step.Guard = Leave, ReadersUnknown
+	}
+	if step.Reason == "" {
+		r.blocked = ""
+	}
+	step.Blocked = r.blocked
+	if r.full = r.full && !onDisk; r.full && step.Do == Ensure {
+		step.State = FlowNoSpace
 	}
 	l.rebuilds(f, k, r, &step, on, onDisk, out)
 	l.health(f, k, r, &step, on, offer, hold, !pending, out)
@@ -260,7 +299,7 @@ func (r *flowRecord) kind(on FlowOnDisk, onDisk bool) {
 	if !onDisk {
 		return
 	}
-	r.mediaType, r.format = on.MediaType, "discrete"
+	r.mediaType, r.label, r.format = on.MediaType, on.Label, "discrete"
 	if on.Format.Continuous() {
 		r.format = "continuous"
 	}
@@ -334,8 +373,12 @@ func (l *Ledger) health(f *Facts, k Key, r *flowRecord, step *FlowStep, on FlowO
 	peer := f.Peers[step.Peer]
 	var change HealthChange
 	staleSince := r.health.last.StaleSince
+	gone := r.rebuilds.Gone()
+	if gone == "" && step.State == FlowNoSpace {
+		gone = Reason(FlowNoSpace) // it never was there
+	}
 	r.health, step.Health, change = r.health.Step(HealthFacts{
-		OnDisk: step.OnDisk, Inode: on.Inode, Head: on.Head, Rate: on.Rate, Gone: r.rebuilds.Gone(),
+		OnDisk: step.OnDisk, Inode: on.Inode, Head: on.Head, Rate: on.Rate, Gone: gone,
 		Demand: f.Demand[k], Hold: hold, PeerUp: peer.Up && (offer.Host != "" || !peer.CountsAsDown), LinkUp: peer.LinkUp,
 		Offered: offer.Host != "", Settled: settled, OriginActive: offer.Active, OriginLive: offer.Live,
 		OriginHead: offer.Head, PolledAt: offer.PolledAt, StaleAfter: f.StaleAfter,

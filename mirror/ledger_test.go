@@ -3,6 +3,8 @@ package mirror
 import (
 	"bytes"
 	"encoding/json"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -409,5 +411,74 @@ func TestEventsInTheLog(t *testing.T) {
 	}
 	if v := views["recovered"]; v.State != HealthLive || v.StaleSince != nil {
 		t.Errorf("%+v", v)
+	}
+}
+
+// TestWhatKeepsARemovalShows: a domain that is to go and cannot is shown with the
+// reason, tried again with each reader check and not more often, and goes once
+// nothing is in the way.
+func TestWhatKeepsARemovalShows(t *testing.T) {
+	w, o, _ := warm(t)
+	w.demand = map[Key]bool{}
+	deep := filepath.Join(w.room.domainPath(testDomain), "theirs")
+	mkdirAll(t, filepath.Join(deep, "2/3/4/5/6"))
+	w.peers = map[string]*worldPeer{}
+	w.run(10 * time.Second)
+	if w.blocked < 3 || w.blocked > 6 {
+		t.Errorf("%d tries in 10 s", w.blocked)
+	}
+	views := ViewMirrors(w.facts, w.out)
+	if len(views) != 1 || !strings.Contains(views[0].RemovalError, "nested too deeply") || len(views[0].Flows) != 2 {
+		t.Fatalf("%+v", views)
+	}
+	if f := w.room.Held(o.Key); f == nil || !isLocked(t, w.room, o.Key) {
+		t.Error("what stays is not held")
+	}
+	// While something wants it again there is nothing to be said.
+	w.peer(testSource).offer(o)
+	w.run(6 * time.Second)
+	if views := ViewMirrors(w.facts, w.out); len(views) != 1 || views[0].RemovalError != "" {
+		t.Errorf("wanted again: %+v", views)
+	}
+	w.peers = map[string]*worldPeer{}
+	if err := os.RemoveAll(deep); err != nil {
+		t.Fatal(err)
+	}
+	w.run(6 * time.Second)
+	if w.inode(o.Key) != 0 || exists(w.room.domainPath(testDomain)) {
+		t.Error("it stays without an obstacle")
+	}
+	if s := w.step(o.Key); s.Health.State != HealthAbsent || s.Health.Reason != "mirror_domain_orphan" {
+		t.Errorf("%+v", s.Health)
+	}
+}
+
+// TestAFlowWithoutRoomSaysSo: it never was there, so there is no reason of a
+// removal; that it does not fit is the reason.
+func TestAFlowWithoutRoomSaysSo(t *testing.T) {
+	w, _, _ := warm(t)
+	big := origin("data", 3)
+	w.free = 100 * mebibyte // less than the reserve
+	w.peer(testSource).offer(big)
+	w.run(4 * time.Second)
+	says := func(when string) {
+		t.Helper()
+		if s := w.step(big.Key); s.State != FlowNoSpace || s.Health.State != HealthAbsent || s.Health.Reason != "insufficient_space" {
+			t.Errorf("%s: %+v", when, s)
+		}
+	}
+	says("by the reserve")
+	// The pass sees room, the file system has none.
+	w.facts.FreeBytes = 1 << 40
+	w.books.Full(big.Key, true)
+	w.out = w.books.Pass(w.facts)
+	says("by the file system")
+	if s := w.step(big.Key); s.Do != Ensure {
+		t.Error("it is not tried again")
+	}
+	w.free = 1 << 40
+	w.run(time.Second)
+	if s := w.step(big.Key); s.State != FlowIdle || s.Health.Reason != NobodyWants {
+		t.Errorf("with room: %+v", s)
 	}
 }

@@ -29,8 +29,13 @@ func (l *Ledger) domain(f *Facts, d DomainOnDisk, wants DomainFacts, out *Outcom
 	if v.Go() && f.tooSoon(r.refused) {
 		v.Guard = ReadersUnknown
 	}
+	if v.Reason == "" {
+		r.blocked = ""
+	}
 	l.tellDomain(f, r, d, v, readers, out)
-	return DomainStep{DomainID: d.DomainID, DomainVerdict: v, IdleSince: r.idleSince, Demand: facts.Demand || facts.Hold}
+	return DomainStep{
+		DomainID: d.DomainID, DomainVerdict: v, IdleSince: r.idleSince, Demand: facts.Demand || facts.Hold, Blocked: r.blocked,
+	}
 }
 
 // wants says what wants a flow of each domain: the Demand, Hold and LiveEager of

@@ -17,6 +17,7 @@ type DomainView struct {
 	Readers      []Reader    `json:"readers"`
 	ReadersKnown bool        `json:"readers_known"`
 	ReadersError string      `json:"readers_error"`
+	RemovalError string      `json:"removal_error"` // why its removal, which is due, failed; empty: it did not
 	Flows        []FlowView  `json:"flows"`
 }
 
@@ -30,12 +31,14 @@ type OriginView struct {
 
 // FlowView is one flow of a DomainView.
 type FlowView struct {
-	FlowID    string     `json:"flow_id"`
-	MediaType string     `json:"media_type"`
-	Format    string     `json:"format"`
-	Active    bool       `json:"active"` // the mirror is on disk
-	State     FlowState  `json:"state"`
-	Health    HealthView `json:"health"`
+	FlowID       string     `json:"flow_id"`
+	Label        string     `json:"label"` // the first labelMost characters
+	MediaType    string     `json:"media_type"`
+	Format       string     `json:"format"`
+	Active       bool       `json:"active"` // the mirror is on disk
+	State        FlowState  `json:"state"`
+	RemovalError string     `json:"removal_error"` // as of a domain
+	Health       HealthView `json:"health"`
 }
 
 // HealthView is the health of a flow and its rebuilds.
@@ -99,6 +102,7 @@ func ViewMirrors(f Facts, out Outcome) []DomainView {
 		readers := f.readersOf(d)
 		v := f.view(step.DomainID, d.SourceHost)
 		v.Path, v.State, v.OnDisk, v.Demand = d.Path, step.State, true, step.Demand
+		v.RemovalError = step.Blocked
 		v.IdleSince, v.AgeS = unixSeconds(step.IdleSince), int64(age(f.Now, d.Made)/time.Second)
 		v.Readers = append(v.Readers, readers.Mapped...)
 		v.ReadersKnown = readers.Known
@@ -131,9 +135,10 @@ func ViewMirrors(f Facts, out Outcome) []DomainView {
 			continue
 		}
 		views[i].Flows = append(views[i].Flows, FlowView{
-			FlowID: step.FlowID.String(), MediaType: step.MediaType, Format: step.Format,
+			FlowID: step.FlowID.String(), Label: step.Label, MediaType: step.MediaType, Format: step.Format,
 			Active: step.OnDisk, State: step.State,
-			Health: ViewHealth(step.Health, step.Rebuilds, f.StaleAfter),
+			RemovalError: step.Blocked,
+			Health:       ViewHealth(step.Health, step.Rebuilds, f.StaleAfter),
 		})
 	}
 	return views

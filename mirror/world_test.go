@@ -40,6 +40,7 @@ type world struct {
 	events  []Event
 	removed []worldRemoval
 	refused int
+	blocked int // tries that an obstacle stopped
 }
 
 // worldPeer is another host: what it has, and what the last poll saw of it.
@@ -259,6 +260,9 @@ func (w *world) removal(done Removal, err error, keys ...Key) {
 		return
 	case errors.Is(err, ErrBusy):
 		w.refused++
+	case errors.Is(err, ErrObstacle):
+		w.blocked++
+		w.books.Blocked(Key{DomainID: done.DomainID}, err.Error())
 	case errors.Is(err, ErrNotMirror):
 	default:
 		w.t.Errorf("removal of %v: %v", keys, err)
@@ -281,6 +285,7 @@ func (w *world) ensure(o Origin, pull bool) {
 	}
 	switch {
 	case errors.Is(err, ErrNoSpace), errors.Is(err, ErrForeign):
+		w.books.Full(o.Key, errors.Is(err, ErrNoSpace))
 		return
 	case err != nil:
 		w.t.Errorf("ensure %s: %v", o.Key, err)
