@@ -51,6 +51,11 @@ func ParseInventory(body []byte) (*Inventory, error) {
 	if inv, ok := plainInventory(body); ok {
 		return inv, nil
 	}
+	return carefulInventory(body)
+}
+
+// carefulInventory reads an inventory record by record.
+func carefulInventory(body []byte) (*Inventory, error) {
 	r, ok := parseRecord(body)
 	if !ok {
 		return nil, errors.New("inventory is not a JSON object")
@@ -212,7 +217,7 @@ func ParseReplicationAnswer(body []byte) (ReplicationAnswer, error) {
 	}
 	a := ReplicationAnswer{
 		ReplicationID: clip(r.text("replication_id")), State: clip(r.text("state")), Error: clip(r.text("error")),
-		TargetSecret: r.truth("target_secret"),
+		Provider: clip(r.text("provider")), TargetSecret: r.truth("target_secret"),
 	}
 	if head, ok := r.count("origin_head"); ok {
 		a.OriginHead = &head

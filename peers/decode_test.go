@@ -131,56 +131,6 @@ func TestParseInfo(t *testing.T) {
 	}
 }
 
-func FuzzInventory(f *testing.F) {
-	f.Add([]byte(original131))
-	f.Add([]byte(`{"domains":[{"domain_id":"d","flows":[{}]}]}`))
-	f.Fuzz(func(t *testing.T, body []byte) {
-		inv, err := ParseInventory(body)
-		if err != nil {
-			return
-		}
-		for _, d := range inv.Domains {
-			if strings.ContainsAny(d.ID, "/\x00") || d.ID[0] == '.' {
-				t.Fatalf("domain id %q", d.ID)
-			}
-			for _, fl := range d.Flows {
-				if !isUUID(fl.ID) || !json.Valid(fl.Def) {
-					t.Fatalf("flow %+v", fl)
-				}
-			}
-		}
-		if _, err := json.Marshal(inv); err != nil {
-			t.Fatal(err)
-		}
-	})
-}
-
-func FuzzInfo(f *testing.F) {
-	f.Add([]byte(`{"host_id":"b","providers":["tcp"]}`))
-	f.Fuzz(func(t *testing.T, body []byte) {
-		if info, err := ParseInfo(body); err == nil {
-			if _, err := json.Marshal(info); err != nil {
-				t.Fatal(err)
-			}
-		}
-	})
-}
-
-func FuzzEvents(f *testing.F) {
-	f.Add("event: inventory\ndata: 3\n\nevent: ping\r\ndata: {}\r\n\r\n")
-	f.Add(": comment\ndata\ndata: a\ndata: b\n\n")
-	f.Fuzz(func(t *testing.T, stream string) {
-		total := 0
-		err := readEvents(strings.NewReader(stream), func(e Event) { total += len(e.Name) + len(e.Data) })
-		if err == nil {
-			t.Fatal("a stream ends with a reason")
-		}
-		if total > len(stream) {
-			t.Fatalf("%d bytes of events out of %d", total, len(stream))
-		}
-	})
-}
-
 func TestReadEvents(t *testing.T) {
 	stream := ": hello\nevent: inventory\ndata: 3\n\nevent:peer\r\ndata: {\"a\":1}\r\n\r\n\n\nid: 7\nretry: 10\nevent: mirror\ndata: a\ndata: b\n\nevent: cut\ndata: of"
 	var got []Event
