@@ -115,7 +115,8 @@ type pull struct {
 	restarts    uint64
 	replication string // id the source gave
 	sourceError string
-	secretOnly  bool // the source has said that it connects with the target's secret
+	sourceSends fabrics.Provider // what the source sends over where it is not the wanted one
+	secretOnly  bool             // the source has said that it connects with the target's secret
 	everGrain   bool
 	head        uint64
 	batch       uint64

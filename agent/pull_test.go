@@ -61,6 +61,7 @@ type pullBench struct {
 	releases int
 	answer   peers.ReplicationAnswer
 	askErr   error
+	said     func(peers.ReplicationRequest, targetSetup) (peers.ReplicationAnswer, error) // in place of both, when set
 	openErr  error
 	cancel   context.CancelFunc
 }
@@ -84,6 +85,9 @@ func newPullBench(t *testing.T) *pullBench {
 			b.mu.Lock()
 			defer b.mu.Unlock()
 			b.asks = append(b.asks, req)
+			if b.said != nil {
+				return b.said(req, b.setups[len(b.setups)-1])
+			}
 			return b.answer, b.askErr
 		},
 		release: func(context.Context, string, string, string) error {

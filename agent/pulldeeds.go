@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
 	"time"
 
@@ -22,6 +23,7 @@ func (p *pull) act(ctx context.Context, w *pullWish, step pullStep) bool {
 		p.dropLane()
 		p.tellSource(ctx, w)
 		p.view.LinkDownHandled = true
+		p.sourceSends = ""
 		p.retry.reset()
 	case stepDropForRestart:
 		p.deps.log.Info("peer_restarted", "peer", p.key.Peer, "flow_id", p.key.Flow)
@@ -54,6 +56,7 @@ func (p *pull) forget() {
 	p.view = pullView{}
 	p.replication, p.lastError, p.sourceError = "", "", ""
 	p.failed, p.secretOnly = false, false
+	p.sourceSends = ""
 }
 
 // dropLane closes the target; what it counted stays in the pull's sums.
@@ -137,7 +140,12 @@ func (p *pull) openLane(w *pullWish) (targetLane, fabrics.Provider, error) {
 	}
 	setup := targetSetup{Writer: w.Writer, Flow: p.key.Flow, Provider: w.Provider, Address: w.Address, Port: port,
 		Peers: w.From, SecretOnly: p.secretOnly}
-	lane, err := p.deps.open(setup)
+	var lane targetLane
+	if w.Fallback && p.sourceSends == fabrics.TCP && w.Provider != fabrics.TCP {
+		err = fmt.Errorf("%s sends over %s only", p.key.Peer, p.sourceSends)
+	} else {
+		lane, err = p.deps.open(setup)
+	}
 	if err != nil && w.Fallback && w.Provider != fabrics.TCP {
 		first := err
 		setup.Provider = fabrics.TCP
@@ -177,6 +185,12 @@ func (p *pull) post(ctx context.Context, w *pullWish) {
 			p.deps.log.Warn("replication_request_failed", "peer", p.key.Peer, "flow_id", p.key.Flow, "error", err)
 		}
 		p.fail(err)
+		if sends := fabrics.Provider(answer.Provider); w.Fallback && sends == fabrics.TCP && p.provider != sends {
+			// The source cannot reach this target, and this end may do what it can.
+			p.sourceSends = sends
+			p.retry.reset()
+			p.dropLane()
+		}
 		return
 	}
 	if !p.view.SourceHoldsRoute {

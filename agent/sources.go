@@ -195,7 +195,10 @@ func (s *sources) ask(req peers.ReplicationRequest, domainPath string, info fabr
 			s.log.Warn("add_target_failed", "flow_id", flow, "peer", rk.Dest, "error", err)
 		}
 		row.failed = err.Error()
-		return peers.ReplicationAnswer{ReplicationID: row.id, State: stateError, Error: row.failed}, err
+		return peers.ReplicationAnswer{
+			ReplicationID: row.id, State: stateError, Error: row.failed,
+			Provider: string(otherProvider(err, route, fabrics.Provider(info.Provider))),
+		}, err
 	}
 	row.failed = ""
 	answer := s.answer(row)

@@ -46,7 +46,8 @@ type lane struct {
 	done chan struct{}
 }
 
-// open queries the interface and opens fabric, domain, event queue and poller.
+// open queries the interface and opens fabric, domain, event queue and poller; what
+// fails there is a *ProviderError.
 func (l *lane) open(p Provider, address string, role ofi.Role, entries int) (err error) {
 	l.epoch = time.Now()
 	l.done = make(chan struct{})
@@ -65,17 +66,17 @@ func (l *lane) open(p Provider, address string, role ofi.Role, entries int) (err
 		}
 	}()
 	if l.info, err = ofi.GetInfo(ofi.Query{Provider: string(p), Address: address, Role: role}); err != nil {
-		return interfaceError(p, address, err)
+		return &ProviderError{interfaceError(p, address, err)}
 	}
 	l.device = l.info.Device()
 	if l.fabric, err = ofi.Open(l.info); err != nil {
-		return fmt.Errorf("provider %s on %s: %w", p, address, err)
+		return &ProviderError{fmt.Errorf("provider %s on %s: %w", p, address, err)}
 	}
 	if l.events, err = l.fabric.OpenEventQueue(64); err != nil {
-		return fmt.Errorf("provider %s on %s: %w", p, address, err)
+		return &ProviderError{fmt.Errorf("provider %s on %s: %w", p, address, err)}
 	}
 	if l.poller, err = l.fabric.NewPoller(l.events, entries); err != nil {
-		return fmt.Errorf("provider %s on %s: %w", p, address, err)
+		return &ProviderError{fmt.Errorf("provider %s on %s: %w", p, address, err)}
 	}
 	return nil
 }

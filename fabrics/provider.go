@@ -38,6 +38,16 @@ func Probe(p Provider) error {
 // ErrNoInterface means that the provider knows no interface with the address.
 var ErrNoInterface = errors.New("has no interface")
 
+// ProviderError is what a provider could not do on an address, before anything of a
+// flow was looked at: another provider may be able to.
+type ProviderError struct{ Err error }
+
+// Error is the reason.
+func (e *ProviderError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the reason.
+func (e *ProviderError) Unwrap() error { return e.Err }
+
 func checkProvider(p Provider) error {
 	if p != TCP && p != Verbs {
 		return fmt.Errorf("provider %q is not one of tcp, verbs", p)

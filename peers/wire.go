@@ -108,6 +108,10 @@ type ReplicationAnswer struct {
 	OriginHead    *uint64 `json:"origin_head,omitempty"`
 	ReplicationID string  `json:"replication_id"`
 	State         string  `json:"state"` // "pending", "active", "error", "link_down"
+	// Provider is the one over which the source can send where it is not the
+	// target's: the destination may make another target. The original neither sends
+	// nor reads it.
+	Provider string `json:"provider,omitempty"`
 	// TargetSecret says that the source connects with the secret in target_info. The
 	// original neither sends nor reads it.
 	TargetSecret bool `json:"target_secret,omitempty"`
