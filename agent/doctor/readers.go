@@ -8,7 +8,7 @@ import (
 )
 
 // readers says whether the reader check of mirrors would see every process: it is
-// the check itself, looking for nothing.
+// the check itself, looking for what nobody has.
 func (e *examination) readers(ctx context.Context) {
 	known, why := e.sys.Readers(ctx)
 	if known {
@@ -23,6 +23,9 @@ func (e *examination) readers(ctx context.Context) {
 }
 
 func readers(ctx context.Context) (known bool, why string) {
-	report := mirror.NewReaderCheck(mirror.ReaderCheckConfig{}).Scan(ctx, mirror.Watched{})
+	// A file that nobody has: the check looks at no process when it has nothing to
+	// look for.
+	nothing := map[mirror.FileID]mirror.Key{{}: {}}
+	report := mirror.NewReaderCheck(mirror.ReaderCheckConfig{}).Scan(ctx, mirror.Watched{Files: nothing})
 	return report.Known, report.Why
 }
