@@ -174,3 +174,13 @@ func TestAnswerTextsAreClipped(t *testing.T) {
 		t.Errorf("%d bytes, %v", len(a.Error), err)
 	}
 }
+
+// TestUnbalanced: what closes more than it opened is no inventory, and no reason to
+// fall over it.
+func TestUnbalanced(t *testing.T) {
+	for _, text := range []string{"]]]{", "}}[", "]]]]]]{{{{{{[,", `"]]"]]]{"`} {
+		if inv, err := ParseInventory([]byte(text)); err == nil {
+			t.Errorf("%q is %+v", text, inv)
+		}
+	}
+}

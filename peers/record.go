@@ -217,7 +217,7 @@ func checkRecords(text []byte) error {
 				list[depth] = text[at] == '['
 			}
 		case '}', ']':
-			depth--
+			depth = max(0, depth-1) // more may be closed than was opened
 		case ',':
 			if (depth == 2 || depth == 4) && list[depth] {
 				if records++; records >= maxRecords {
