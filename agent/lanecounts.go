@@ -34,3 +34,10 @@ func sourceLanes(key, flowID string, provider fabrics.Provider, continuous bool,
 	}
 	return lanes
 }
+
+// targetOf is what a destination's lane counted.
+func targetOf(key, flowID string, provider fabrics.Provider, continuous bool, st fabrics.TargetStats) metrics.Lane {
+	l := laneOf(key, roleDestination, flowID, provider, continuous, st.Timing)
+	l.Strangers = st.Strangers
+	return l
+}

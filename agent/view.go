@@ -14,6 +14,7 @@ import (
 	"github.com/mxl-stack/mxl-fabrics-agent/agent/config"
 	"github.com/mxl-stack/mxl-fabrics-agent/agent/httpapi"
 	"github.com/mxl-stack/mxl-fabrics-agent/fabrics"
+	"github.com/mxl-stack/mxl-fabrics-agent/fabrics/rdmacm"
 	"github.com/mxl-stack/mxl-fabrics-agent/metrics"
 	"github.com/mxl-stack/mxl-fabrics-agent/mirror"
 	"github.com/mxl-stack/mxl-fabrics-agent/mxl"
@@ -126,7 +127,7 @@ func (a *Agent) sourceEnded(g groupKey, id string, continuous bool, st fabrics.S
 }
 
 func (a *Agent) targetEnded(key pullKey, lane string, provider fabrics.Provider, continuous bool, st fabrics.TargetStats) {
-	a.page.Retire(laneOf(lane, roleDestination, key.Flow.String(), provider, continuous, st.Timing))
+	a.page.Retire(targetOf(lane, key.Flow.String(), provider, continuous, st))
 }
 
 // metricsOf is the state the metrics page shows until the next pass.
@@ -136,7 +137,7 @@ func (a *Agent) metricsOf(cfg *config.Config, facts passFacts, view *passView) m
 	s := metrics.Snapshot{
 		PerFlow: cfg.MetricsPerFlow, HostID: cfg.HostID, Version: Version, MXLVersion: MXLVersion, LibfabricVersion: fabrics.Version(),
 		TAIOffset: a.tai, OriginConflicts: len(view.plan.Demand.Conflicts), RegistryUp: observed.RegistryUp, NMOSPollErrors: observed.PollErrors,
-		Demand: map[string]int{}, RequestedRetries: cfg.FabricRetryCount, MirrorDomains: map[string]int{},
+		Demand: map[string]int{}, RequestedRetries: cfg.FabricRetryCount, QueuePairsUnreported: rdmacm.Dropped(), MirrorDomains: map[string]int{},
 	}
 	if cfg.FabricACKTimeout > 0 {
 		s.RequestedACKTimeout = 4096 * time.Nanosecond << cfg.FabricACKTimeout
@@ -219,7 +220,7 @@ func (a *Agent) laneMetrics(s *metrics.Snapshot, view *passView) {
 			LagGrains: row.LagGrains, LagMS: row.LagMS, QueueDepth: completionQueueDepth,
 		})
 		if v.HasLane {
-			s.Lanes = append(s.Lanes, laneOf(v.LaneKey, row.Role, row.FlowID, v.Provider, v.Continuous, v.Stats.Timing))
+			s.Lanes = append(s.Lanes, targetOf(v.LaneKey, row.FlowID, v.Provider, v.Continuous, v.Stats))
 		}
 	}
 }

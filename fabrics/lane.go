@@ -105,11 +105,9 @@ func (l *lane) start(s Scheduling, prepare func() error, body func()) error {
 		runtime.LockOSThread()
 		// The process may have given its threads more (package timerslack).
 		if err := unix.Prctl(unix.PR_SET_TIMERSLACK, uintptr(laneSlack), 0, 0, 0); err != nil {
-			l.log.Warn("lane_scheduling_failed", "error", fmt.Sprintf("timer slack %v: %v", laneSlack, err))
+			l.log.Warn("timer_slack_failed", "error", fmt.Sprintf("timer slack %v: %v", laneSlack, err))
 		}
-		for _, err := range applyScheduling(s) {
-			l.log.Warn("lane_scheduling_failed", "error", err.Error())
-		}
+		s.apply(l.log)
 		err := prepare()
 		ready <- err
 		if err == nil {
@@ -161,27 +159,4 @@ func (l *lane) shut(run func()) {
 	l.control.Unlock()
 	<-l.done
 	l.poller.Close()
-}
-
-func applyScheduling(s Scheduling) (errs []error) {
-	if s.Priority > 0 {
-		attr := unix.SchedAttr{
-			Size:     unix.SizeofSchedAttr,
-			Policy:   unix.SCHED_FIFO,
-			Priority: uint32(s.Priority),
-		}
-		if err := unix.SchedSetAttr(0, &attr, 0); err != nil {
-			errs = append(errs, fmt.Errorf("SCHED_FIFO priority %d needs CAP_SYS_NICE: %w", s.Priority, err))
-		}
-	}
-	if len(s.CPUs) > 0 {
-		var set unix.CPUSet
-		for _, cpu := range s.CPUs {
-			set.Set(cpu)
-		}
-		if err := unix.SchedSetaffinity(0, &set); err != nil {
-			errs = append(errs, fmt.Errorf("CPU affinity %v: %w", s.CPUs, err))
-		}
-	}
-	return errs
 }

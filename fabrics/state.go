@@ -34,12 +34,3 @@ const (
 	// Verbs is libfabric's verbs provider with connected (RC) endpoints.
 	Verbs Provider = "verbs"
 )
-
-// Scheduling is applied to a lane's own thread. The zero value leaves the thread
-// as the kernel made it.
-type Scheduling struct {
-	// Priority is a SCHED_FIFO priority, 1 to 99; 0 leaves the policy alone.
-	Priority int
-	// CPUs is the set of CPUs the thread may run on; empty leaves it alone.
-	CPUs []int
-}

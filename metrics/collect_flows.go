@@ -42,6 +42,7 @@ func (r *rows) timing(lanes []Lane, total account) {
 		r.histogram(grainTransfer, b, provider)
 		r.emit(grainStalls, float64(total.grainStalls[provider]), provider)
 	}
+	r.emit(strangersRefused, float64(total.strangers))
 	for task, b := range total.threadStall {
 		r.histogram(threadStall, b, utf8(task))
 	}

@@ -30,6 +30,7 @@ func (r *rows) host(s Snapshot) {
 
 	r.emit(requestedACKTimeout, s.RequestedACKTimeout.Seconds())
 	r.emit(requestedRetries, float64(s.RequestedRetries))
+	r.emit(queuePairsUnreported, float64(s.QueuePairsUnreported))
 	r.emit(stallThreshold, AudioStall.Seconds(), "audio")
 	r.emit(stallThreshold, GrainStall.Seconds(), "grain")
 }

@@ -55,7 +55,7 @@ func (l *ledger) total() account {
 func (l Lane) fell(before Lane) bool {
 	return l.Transfer.fell(before.Transfer) || l.TransferStalls < before.TransferStalls ||
 		l.AgeOrigin.fell(before.AgeOrigin) || l.AgeSent.fell(before.AgeSent) || l.AgeDelivered.fell(before.AgeDelivered) ||
-		l.DeliveryGap.fell(before.DeliveryGap) || l.LateDeliveries < before.LateDeliveries || l.stallsFell(before)
+		l.DeliveryGap.fell(before.DeliveryGap) || l.LateDeliveries < before.LateDeliveries || l.Strangers < before.Strangers || l.stallsFell(before)
 }
 
 func (l Lane) stallsFell(before Lane) bool {
@@ -76,6 +76,7 @@ type account struct {
 	age            map[string]Buckets // by stage
 	gap            Buckets
 	late           uint64
+	strangers      uint64
 	threadStall    map[string]Buckets // by task
 	delivers       bool               // some lane was a destination
 }
@@ -102,6 +103,7 @@ const (
 
 func (a *account) add(l Lane) {
 	a.late += l.LateDeliveries
+	a.strangers += l.Strangers
 	a.delivers = a.delivers || l.Role == "destination"
 	for task, b := range l.ThreadStall {
 		a.threadStall[task] = a.threadStall[task].plus(b)

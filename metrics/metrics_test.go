@@ -46,7 +46,7 @@ func populated() Snapshot {
 			{FlowID: "v2", Peer: "node-c", Role: "source", Provider: "tcp", State: "error", Grains: 7, Bytes: 70, Errors: 1, OriginGaps: 1},
 		},
 		Lanes: []Lane{
-			{Key: "1", FlowID: "v1", Role: "destination", Provider: "verbs", LateDeliveries: 2, ThreadStall: map[string]Buckets{"pass": buckets(0, 0, 0, 1)}},
+			{Key: "1", FlowID: "v1", Role: "destination", Provider: "verbs", LateDeliveries: 2, Strangers: 3, ThreadStall: map[string]Buckets{"pass": buckets(0, 0, 0, 1)}},
 			{Key: "2", FlowID: "a1", Role: "destination", Provider: "verbs", Continuous: true, LateDeliveries: 3, AgeDelivered: buckets(1, 2, 3, 4), DeliveryGap: buckets(4, 3, 2, 1)},
 			{Key: "3", FlowID: "v2", Role: "source", Provider: "tcp", Transfer: buckets(5, 5, 0, 1), TransferStalls: 1},
 			{Key: "4", FlowID: "a2", Role: "source", Provider: "tcp", Continuous: true, Transfer: buckets(9, 0, 0, 2), TransferStalls: 2,

@@ -97,6 +97,8 @@ const (
 	queuePairs
 	requestedACKTimeout
 	requestedRetries
+	queuePairsUnreported
+	strangersRefused
 
 	mirrorStale
 	mirrorState
@@ -184,6 +186,10 @@ var families = [familyCount]Series{
 		Help: "Queue pairs established, by the values read back from them."},
 	requestedACKTimeout: {Name: Prefix + "fabric_requested_ack_timeout_seconds", Kind: Gauge,
 		Help: "FABRIC_ACK_TIMEOUT in seconds, 0 when left to rdma_cm."},
+	queuePairsUnreported: {Name: Prefix + "fabric_qp_unreported_total", Kind: Counter,
+		Help: "Queue pairs that were established and not read back: more of them at once than are kept."},
+	strangersRefused: {Name: Prefix + "fabric_strangers_refused_total", Kind: Counter,
+		Help: "Connections to targets refused because they were not the flow's source's."},
 	requestedRetries: {Name: Prefix + "fabric_requested_retry_count", Kind: Gauge, Help: "FABRIC_RETRY_COUNT."},
 
 	mirrorStale: {Name: Prefix + "mirror_stale", Kind: Gauge, Labels: []string{"domain_id", "flow_id", "peer"}, PerFlow: Dropped,

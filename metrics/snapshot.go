@@ -28,6 +28,8 @@ type Snapshot struct {
 
 	RequestedACKTimeout time.Duration // 0: left to rdma_cm
 	RequestedRetries    int
+	// QueuePairsUnreported counts those that were not read back in time.
+	QueuePairsUnreported uint64
 
 	Mirrors       []Mirror
 	MirrorDomains map[string]int // state to domains
@@ -76,6 +78,7 @@ type Lane struct {
 	AgeDelivered   Buckets
 	DeliveryGap    Buckets
 	LateDeliveries uint64 // discrete flows too
+	Strangers      uint64 // destination: connections refused because of who made them
 	ThreadStall    map[string]Buckets
 }
 
