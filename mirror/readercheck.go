@@ -72,8 +72,9 @@ func (c *ReaderCheck) Latest() *ReaderReport {
 
 // Run checks every [ReaderCheckEvery] until ctx ends, beside the reconcile
 // loop. watched gives what to look for at that moment; report, when not nil, is
-// called after each check. The periodic checks look at shared mappings, the ones
-// right before a removal ([ReaderCheck.Scan]) at all of files.
+// called after each check. The periodic checks look at shared mappings, as MXL
+// readers have; private ones are a matter of the check right before a removal
+// ([ReaderCheck.Scan]).
 func (c *ReaderCheck) Run(ctx context.Context, watched func() Watched, report func(*ReaderReport)) {
 	tick := time.NewTicker(ReaderCheckEvery)
 	defer tick.Stop()
@@ -101,24 +102,45 @@ type scan struct {
 	devices []uint64 // of the watched files
 	parser  mapsParser
 	quick   bool  // shared mappings only
+	first   bool  // one file is enough to know of a process
 	private bool  // the mapping that is looked at is a private one
 	keys    int   // different keys of the watched files
 	hits    []Key // of the process that is looked at
 	report  *ReaderReport
 }
 
-// Scan makes one check now and returns its report; it does not become the
-// latest one. What it could not see is told by Known and Why, what it did see
-// is in the report all the same. A cancelled scan knows nothing.
+// Scan makes the check right before a removal and returns its report; it does
+// not become the latest one. Of each process it tells one of the mirrors that it
+// maps. What it could not see is told by Known and Why, what it did see is in the
+// report all the same. A cancelled scan knows nothing.
+//
+// It looks at shared mappings first. When there are none it has to be sure that
+// there is no private one: either nobody has the files open at all, or the
+// private mappings of all processes are looked at too. Those are the libraries of
+// every process, and more than half of what there is to look at.
 func (c *ReaderCheck) Scan(ctx context.Context, w Watched) *ReaderReport {
-	return c.scan(ctx, w, false)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	whole := c.private
+	report := c.look(ctx, w, !whole, true)
+	switch {
+	case whole, c.text, len(report.mapped) > 0, w.Alone != nil && w.Alone():
+		return report
+	}
+	return c.look(ctx, w, false, true)
 }
 
+// scan makes one check of shared mappings, or of all, with every mirror that each
+// process maps.
 func (c *ReaderCheck) scan(ctx context.Context, w Watched, quick bool) *ReaderReport {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	return c.look(ctx, w, quick, false)
+}
+
+func (c *ReaderCheck) look(ctx context.Context, w Watched, quick, first bool) *ReaderReport {
 	start := c.now()
-	s := &scan{check: c, watched: w, quick: quick && !c.private, report: &ReaderReport{
+	s := &scan{check: c, watched: w, quick: quick && !c.private, first: first, report: &ReaderReport{
 		At: start, Known: true, mapped: map[Key][]Reader{}, looked: map[Key]bool{},
 	}}
 	for _, k := range w.Flows {
@@ -245,7 +267,8 @@ func (s *scan) process(proc int, name string, pid int) error {
 }
 
 // match notes a mapping of a watched file. It wants no more once the process
-// maps files of every flow. Most mappings are of other devices.
+// maps files of every flow, or of any where that is enough. Most mappings are of
+// other devices.
 func (s *scan) match(id FileID) (more bool) {
 	for _, dev := range s.devices {
 		if dev != id.Dev {
@@ -254,7 +277,7 @@ func (s *scan) match(id FileID) (more bool) {
 		if k, ok := s.watched.Files[id]; ok && !slices.Contains(s.hits, k) {
 			s.hits = append(s.hits, k)
 			s.check.private = s.check.private || s.private
-			return len(s.hits) < s.keys
+			return !s.first && len(s.hits) < s.keys
 		}
 		break
 	}

@@ -25,6 +25,11 @@ type Watched struct {
 	Flows []Key          // the flows the files are of
 	Own   []FileID       // files this process maps, one a device; the check must find them in its own maps
 	Err   error          // why the list is not complete
+
+	// Alone says whether no process has any of the files open, so that none can
+	// have mapped one either; nil or false: that is not known. A check right
+	// before a removal asks it once it has found nobody.
+	Alone func() bool
 }
 
 // ReaderReport is the result of one reader check over all mirrors. It is a

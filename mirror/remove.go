@@ -24,7 +24,9 @@ type Removal struct {
 func (r Removal) Took(k Key) bool { return slices.Contains(r.Flows, k) }
 
 // CheckFlow makes a reader check of one flow now: nil when no other process
-// maps it, *BusyError, or [ErrNotMirror]. It takes as long as a reader check.
+// maps it, *BusyError, *ObstacleError, or [ErrNotMirror]. It takes as long as a
+// reader check. While the writer is held it looks at shared mappings only, as MXL
+// readers have; the removal itself looks at all.
 func (r *Room) CheckFlow(ctx context.Context, k Key) error { return r.checkNow(ctx, k) }
 
 // CheckDomain makes a reader check of a whole domain now, so that a removal
@@ -42,7 +44,9 @@ func (r *Room) checkNow(ctx context.Context, k Key) error {
 	if err := d.removable(k); err != nil {
 		return err
 	}
-	return r.free(ctx, d, k, mustBeFree)
+	w := d.watched(k)
+	w.Own = r.ownFiles()
+	return verdict(r.cfg.Readers.scan(ctx, w, true), k, mustBeFree)
 }
 
 // removable looks for what would stop the removal of a flow, or of the whole
@@ -168,13 +172,25 @@ func (r *Room) free(ctx context.Context, d *domainDirectory, k Key, need sight) 
 	if need == noCheck {
 		return nil
 	}
-	w := Watched{Files: map[FileID]Key{}, Own: r.ownFiles()}
+	w := d.watched(k)
+	w.Own = r.ownFiles()
+	w.Alone = func() bool { return d.alone(k, w.Files) }
+	return verdict(r.cfg.Readers.Scan(ctx, w), k, need)
+}
+
+// watched lists the files of a flow, or of the domain, as they are on disk.
+func (d *domainDirectory) watched(k Key) Watched {
+	w := Watched{Files: map[FileID]Key{}}
 	if k.FlowID == uuid.Nil {
 		w.Err = d.watch(&w)
 	} else {
 		w.Err = d.watchFlow(&w, flowDir(k.FlowID), k)
 	}
-	report := r.cfg.Readers.Scan(ctx, w)
+	return w
+}
+
+// verdict is what a report means for a removal.
+func verdict(report *ReaderReport, k Key, need sight) error {
 	readers := report.Flow(k)
 	if k.FlowID == uuid.Nil {
 		readers = report.Domain(k.DomainID)

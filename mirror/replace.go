@@ -86,9 +86,7 @@ func (r *Room) replace(ctx context.Context, d *domainDirectory, o Origin, reason
 	if info, err := mxl.ReadFlowInfoAt(int(d.dir.Fd()), o.FlowID); err == nil {
 		done.OldInode = info.Inode
 	}
-	w := Watched{Files: map[FileID]Key{}}
-	w.Err = d.watchFlow(&w, flowDir(o.FlowID), o.Key)
-	done.Readers = r.cfg.Readers.Scan(ctx, w).Flow(o.Key)
+	done.Readers = r.cfg.Readers.scan(ctx, d.watched(o.Key), false).Flow(o.Key)
 	if err := r.removeFlow(ctx, d, o.Key, reason); err != nil {
 		return done, fmt.Errorf("rebuild mirror flow %s: %w", o.Key, err)
 	}

@@ -193,7 +193,7 @@ func (w *world) pass() {
 		w.poll()
 	}
 	if w.checked.IsZero() || w.now.Sub(w.checked) >= ReaderCheckEvery {
-		w.report, w.checked = w.check.Scan(w.t.Context(), w.room.Watched()), w.now
+		w.report, w.checked = w.check.scan(w.t.Context(), w.room.Watched(), true), w.now
 	}
 	onDisk, err := w.room.Survey()
 	if err != nil {

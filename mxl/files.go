@@ -22,13 +22,23 @@ func openDir(dirFD int, name string) (int, error) {
 	return openAt(dirFD, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 }
 
-// openAt opens without blocking on fifos and without leaking into children; EINTR is retried.
+// openAt opens without blocking on fifos and without leaking into children; EINTR is retried, and for lockRetry a file on
+// which somebody has a lease: who looks whether anybody has it open holds one for microseconds (fcntl(2), F_SETLEASE).
 func openAt(dirFD int, name string, flags int, mode uint32) (int, error) {
+	var deadline time.Time
 	for {
 		fd, err := unix.Openat(dirFD, name, flags|unix.O_CLOEXEC|unix.O_NONBLOCK, mode)
-		if err != unix.EINTR {
+		switch {
+		case err == unix.EINTR:
+			continue
+		case err != unix.EWOULDBLOCK:
+			return fd, err
+		case deadline.IsZero():
+			deadline = time.Now().Add(lockRetry)
+		case time.Now().After(deadline):
 			return fd, err
 		}
+		time.Sleep(50 * time.Microsecond)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 	"golang.org/x/sys/unix"
@@ -144,5 +145,35 @@ func TestV210APlanes(t *testing.T) {
 	copy(p[key:], bytes.Repeat([]byte{9}, int(w.SliceSizes()[1])))
 	if len(p)-key != 720*1708 || w.Slot(w.SlotOf(1))[PayloadOffset+720*3456] != 9 {
 		t.Errorf("key plane at %d of %d", key, len(p))
+	}
+}
+
+// TestOpenWaitsForALease: who looks whether anybody has a file open holds a lease on it for a moment.
+func TestOpenWaitsForALease(t *testing.T) {
+	d := newDomain(t, 0)
+	w := newGrainWriter(t, d, dataDef(50, 1))
+	id, path := w.ID(), filepath.Join(w.Dir(), nameData)
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := unix.FcntlInt(f.Fd(), unix.F_SETLEASE, unix.F_WRLCK); err != nil {
+		t.Skip("no leases here: ", err)
+	}
+	if fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0); err != unix.EWOULDBLOCK {
+		t.Fatalf("the lease keeps nobody waiting: %d, %v", fd, err)
+	}
+	timer := time.AfterFunc(lockRetry/5, func() { _, _ = unix.FcntlInt(f.Fd(), unix.F_SETLEASE, unix.F_UNLCK) })
+	defer timer.Stop()
+	r, err := d.OpenDiscreteReader(id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Close(); err != nil {
+		t.Error(err)
 	}
 }
