@@ -3,14 +3,18 @@
 GO ?= go
 BIN := build/bin
 FUZZTIME ?= 60s
+# Ten minutes unless DURATION is given; the soak's default is another.
+ENDURANCE_DURATION := $(or $(DURATION),10m)
 DURATION ?= 60s
+FAULT_REPEATS ?= 3
+FAULT_ONLY ?=
 AUDIO_DURATION ?= 30s
 RACE ?= 1
 # The version that /api/v1/info shows: the newest release tag, or the source's own.
 VERSION ?= $(shell git describe --tags --match 'v[0-9]*' --dirty 2>/dev/null | sed 's/^v//')
 LDFLAGS := $(if $(VERSION),-X github.com/mxl-stack/mxl-fabrics-agent/agent.Version=$(VERSION))
 
-.PHONY: all build deps demo test check integration bench fuzz soak lanes activation outage restart links control-plane readercheck audio ui ui-test verbs image-test clean
+.PHONY: all build deps demo test check integration bench fuzz soak lanes activation outage restart links control-plane readercheck audio ui ui-test verbs image-test faults endurance prove clean
 
 all: build
 
@@ -103,6 +107,21 @@ image-test:
 # What 500 flows of 20 simulated peers cost an agent that moves none of them.
 control-plane: build
 	$(GO) run ./tests/controlplane
+
+# Three hosts in network namespaces and what befalls them, each fault FAULT_REPEATS
+# times; FAULT_ONLY selects by a regular expression. root.
+faults: build
+	$(GO) run ./tests/faults -repeats "$(FAULT_REPEATS)" -only "$(FAULT_ONLY)"
+
+# Three hosts, twelve flows, for DURATION (10m; 1h by hand): nothing lost, nothing
+# grows. root.
+endurance: build
+	$(GO) run ./tests/endurance -duration "$(ENDURANCE_DURATION)"
+
+# Links, faults, endurance, scale and Soft-RoCE in one go, with one summary. PROVE
+# selects steps. root.
+prove: build
+	@FAULT_REPEATS="$(FAULT_REPEATS)" tests/tools/prove.sh
 
 clean:
 	rm -rf build
