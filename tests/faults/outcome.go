@@ -30,6 +30,7 @@ type result struct {
 	Noticed       time.Duration // from a link's end to link_down in the API, the longest
 	Repeated      int           // runs that were thrown away, see stoodStill
 	StoodStill    time.Duration // the longest time without a look in those
+	Crowded       float64       // the largest share of the time that somebody waited for a processor in those
 	Notes         []string      // how scenarios say what they saw
 	Failures      []string
 }
@@ -109,7 +110,7 @@ func figures(all []*result) map[string]any {
 	for _, r := range all {
 		repeated += r.Repeated
 	}
-	out["repeated_because_the_machine_stood_still"] = repeated
+	out["repeated_because_the_machine_had_no_time"] = repeated
 	out["failed"], out["lost_on_untouched_flows"], out["bad"], out["verified"] = failed, lost, bad, verified
 	if failures != nil {
 		out["failures"] = failures
@@ -163,7 +164,7 @@ func (r *result) notes() []string {
 		notes = append(notes, fmt.Sprintf("link_down after %.0f ms", ms(r.Noticed)))
 	}
 	if r.Repeated > 0 {
-		notes = append(notes, fmt.Sprintf("%d failed runs repeated, the machine had stood still for up to %.0f ms", r.Repeated, ms(r.StoodStill)))
+		notes = append(notes, fmt.Sprintf("%d failed runs repeated: no time for up to %.0f ms, processors wanted in vain %.0f %% of the time", r.Repeated, ms(r.StoodStill), 100*r.Crowded))
 	}
 	return notes
 }

@@ -4,6 +4,9 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/mxl-stack/mxl-fabrics-agent/tests/mesh"
@@ -128,28 +131,48 @@ func only(path *studio.Path) func(*studio.Path) bool {
 	return func(p *studio.Path) bool { return p == path }
 }
 
-// stoodStill is how long a witness may go without a look before a run that failed
-// is no evidence: the machine gave the test no time, and the agents none either.
-const stoodStill = 300 * time.Millisecond
+// A run that failed is no evidence when the machine gave the test no time, and the
+// agents none either: when a witness went without a look for stoodStill, or when
+// somebody waited for a processor for more than crowded of the time. It is thrown away
+// and repeated, mostRepeats times at most, and the table says so.
+const (
+	stoodStill  = 300 * time.Millisecond
+	crowded     = 0.8
+	mostRepeats = 3
+)
 
-// mostRepeats is how often a run is repeated for that.
-const mostRepeats = 3
-
-// once runs a scenario once and adds what came of it to its result. A run that
-// fails while the machine stands still is thrown away and repeated, and the table
-// says so.
+// once runs a scenario once and adds what came of it to its result.
 func (sc *scenario) once(ctx context.Context, s *studio.Studio, random *rand.Rand, into *result) {
 	for try := 0; ; try++ {
 		one := &result{Scenario: sc.name, Limit: sc.limit}
+		waited, began := pressure(), time.Now()
 		still := sc.try(ctx, s, random, one)
+		share := float64(pressure()-waited) / float64(time.Since(began))
 		one.judge()
-		if len(one.Failures) == 0 || still < stoodStill || try == mostRepeats || ctx.Err() != nil {
+		if len(one.Failures) == 0 || still < stoodStill && share < crowded || try == mostRepeats || ctx.Err() != nil {
 			into.add(one)
 			return
 		}
 		into.Repeated++
 		into.StoodStill = max(into.StoodStill, still)
+		into.Crowded = max(into.Crowded, share)
 	}
+}
+
+// pressure is for how long so far some program waited for a processor; 0 where the
+// kernel does not tell.
+func pressure() time.Duration {
+	text, err := os.ReadFile("/proc/pressure/cpu")
+	if err != nil {
+		return 0
+	}
+	line, _, _ := strings.Cut(string(text), "\n")
+	_, total, _ := strings.Cut(line, "total=")
+	microseconds, err := strconv.ParseInt(total, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return time.Duration(microseconds) * time.Microsecond
 }
 
 // try runs a scenario once and tells for how long a witness got no time.
