@@ -254,7 +254,7 @@ func (a *Agent) shutdown(again bool) {
 		a.log.Warn("mirror_close_failed", "error", err)
 	}
 	for _, r := range removed {
-		a.log.Info("mirror_domain_removed", "path", r.Path, "reason", r.Reason, "flows", len(r.Flows))
+		r.LogDomain(a.log)
 	}
 	a.hub.Close()
 	stop, cancel := context.WithTimeout(context.Background(), time.Second)

@@ -122,11 +122,19 @@ func (r Removal) LogFlow(log *slog.Logger, missing time.Duration) {
 	}
 }
 
-// LogDomain writes mirror_domain_removed.
+// LogDomain writes mirror_domain_removed, a warning when somebody reads what is
+// gone.
 func (r Removal) LogDomain(log *slog.Logger) {
-	log.LogAttrs(context.Background(), slog.LevelInfo, "mirror_domain_removed",
+	attrs := []slog.Attr{
 		slog.String("domain_id", r.DomainID), slog.String("domain", r.DomainID), slog.String("path", r.Path),
-		slog.String("reason", string(r.Reason)), slog.Int("flows", len(r.Flows)))
+		slog.String("reason", string(r.Reason)), slog.Int("flows", len(r.Flows)),
+	}
+	level := slog.LevelInfo
+	if len(r.Readers) > 0 {
+		level = slog.LevelWarn
+		attrs = append(attrs, slog.String("readers", pidList(r.Readers)))
+	}
+	log.LogAttrs(context.Background(), level, "mirror_domain_removed", attrs...)
 }
 
 func seconds(key string, d time.Duration) slog.Attr {

@@ -18,6 +18,7 @@ type Removal struct {
 	Path     string
 	Flows    []Key // that are gone
 	Reason   Reason
+	Readers  []Reader // at the exit: who read it all the same, as far as they were seen
 }
 
 // Took says whether the removal took a flow away.

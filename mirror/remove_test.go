@@ -278,7 +278,7 @@ func TestCloseWithCleanup(t *testing.T) {
 	mkdirAll(t, local)
 	write(t, filepath.Join(local, definitionFile), `{"id":"local"}`)
 	done, err := r.Close(true)
-	if err != nil || len(done) != 1 || done[0].Reason != OnExit || done[0].DomainID != testDomain {
+	if err != nil || len(done) != 1 || done[0].Reason != OnExit || done[0].DomainID != testDomain || !slices.Equal(done[0].Readers, []Reader{{77, "player"}}) {
 		t.Fatalf("%+v, %v", done, err)
 	}
 	if entries := list(t, root); !slices.Equal(entries, []string{"local", dirPrefix + "theirs"}) {

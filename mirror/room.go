@@ -1,6 +1,7 @@
 package mirror
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -221,12 +222,14 @@ func (r *Room) Close(cleanup bool) ([]Removal, error) {
 	if was || !cleanup {
 		return nil, nil
 	}
+	readers := r.lastReaders()
 	r.making.Lock()
 	defer r.making.Unlock()
 	domains, all := r.ownDomains()
 	var removals []Removal
 	for _, d := range domains {
 		removal, err := r.removeAtExit(d)
+		removal.Readers = readers.Domain(d.id)
 		d.close()
 		if err != nil {
 			all = errors.Join(all, err)
@@ -235,6 +238,17 @@ func (r *Room) Close(cleanup bool) ([]Removal, error) {
 		removals = append(removals, removal)
 	}
 	return removals, all
+}
+
+// exitLook bounds the look for readers at the exit: it changes nothing, it is for
+// the log.
+const exitLook = 500 * time.Millisecond
+
+// lastReaders looks who will lose a mirror at the exit.
+func (r *Room) lastReaders() *ReaderReport {
+	ctx, cancel := context.WithTimeout(context.Background(), exitLook)
+	defer cancel()
+	return r.cfg.Readers.scan(ctx, r.Watched(), true)
 }
 
 // removeAtExit removes a domain whoever reads it. The caller holds making.
