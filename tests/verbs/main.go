@@ -2,7 +2,8 @@
 // over the verbs devices at 10.77.0.1 and 10.77.0.2, verifies every byte, compares
 // what the queue pairs report with the settings, and cuts the link until the queue
 // pairs fail. It runs in the machine that tests/verbs/run.sh starts. Results are
-// printed as lines "RESULT name number".
+// printed as lines "RESULT name number". With -part tcp it runs the links of which one
+// end cannot have verbs, anywhere.
 package main
 
 import (
@@ -44,10 +45,18 @@ func main() {
 	duration := flag.Duration("duration", time.Minute, "how `long` to verify")
 	binaries := flag.String("bin", "build/bin", "`directory` of the built programs")
 	logs := flag.String("logs", "build/verbs/logs", "`directory` of the logs")
+	part := flag.String("part", "verbs", "`what` to run: verbs, or tcp (the links of which an end falls back; needs no device)")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, *binaries, *logs, *duration); err != nil {
+	err := fmt.Errorf("there is no part %q", *part)
+	switch *part {
+	case "verbs":
+		err = run(ctx, *binaries, *logs, *duration)
+	case "tcp":
+		err = withoutDevices(ctx, *binaries, *logs)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "verbs:", err)
 		os.Exit(1)
 	}
@@ -189,6 +198,10 @@ func cut(ctx context.Context, m *mesh.Mesh, all []mesh.Flow) error {
 	if err != nil {
 		return err
 	}
+	targets := map[string]int{}
+	for _, f := range all {
+		targets[f.ID] = len(m.B.Logged("fabric_endpoint", "role", "destination", "flow_id", f.ID))
+	}
 	if err := netem("replace", "loss", "100%"); err != nil {
 		return err
 	}
@@ -227,6 +240,11 @@ func cut(ctx context.Context, m *mesh.Mesh, all []mesh.Flow) error {
 		}
 	}
 	flowing := time.Since(began)
+	for _, f := range all {
+		if n := len(m.B.Logged("fabric_endpoint", "role", "destination", "flow_id", f.ID)); n == targets[f.ID] {
+			return fmt.Errorf("%s flows again, but there is no new target", f.Name)
+		}
+	}
 	var after float64
 	// The agent reads the device's counter once a second.
 	err = mesh.Eventually(ctx, 5*time.Second, "peer_rdma_retransmits_total rises", func() (err error) {

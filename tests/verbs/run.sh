@@ -50,15 +50,22 @@ vm() {
 	fi
 }
 failed=0
+echo "verbs: links of which an end falls back, and a connection that is broken off, on this host"
+if ! "$work/bin/verbs" -part tcp -bin "$work/bin" -logs "$work/logs-tcp" >"$work/tcp.log" 2>&1; then
+	echo "verbs: the part without devices failed" >&2
+	failed=1
+fi
+grep -v '^RESULT ' "$work/tcp.log" | sed 's/^/  /'
+sed -n 's/^RESULT //p' "$work/tcp.log" >>"$out"
 # In guest time, which the load of the host does not disturb.
-vm lanes --icount --timeout 1200 -- "$work/bin/fabrics.test" -test.v -test.timeout 20m -test.run 'Verbs(Grains|Foreign|Samples|QueuePairs|Retries|SilentHost)'
+vm lanes --icount --timeout 1200 -- "$work/bin/fabrics.test" -test.v -test.timeout 20m -test.run 'Verbs(Grains|Foreign|Samples|QueuePairs|Retries|SilentHost|Torn|BrokenOff)'
 vm stalls --icount --timeout 900 -- "$work/bin/fabrics.test" -test.v -test.run VerbsStalls
 vm agents --icount --mem 1536 --timeout 900 -- "$work/bin/verbs" -bin "$work/bin" -logs "$work/logs" -duration "$DURATION"
 vm handshakes --icount --timeout 3600 --env VERBS_HANDSHAKES="$HANDSHAKES" -- "$work/bin/fabrics.test" -test.v -test.timeout 60m -test.run VerbsBroken
 
 jq -Rn '[inputs | split(" ") | {key: .[0], value: (.[1] | tonumber)}] | from_entries' "$out" >"$result"
 jq . "$result"
-for name in grains_lost samples_lost ack_timeout_read_back retry_count_read_back stall_ms_at_14 stall_ms_at_17 handshakes_broken handshakes_recovered; do
+for name in grains_lost samples_lost ack_timeout_read_back retry_count_read_back stall_ms_at_14 stall_ms_at_17 handshakes_broken handshakes_recovered torn_grains_taken_back broken_grains_discarded fallback_links; do
 	if ! jq -e --arg name "$name" 'has($name)' "$result" >/dev/null; then
 		echo "verbs: no result $name" >&2
 		failed=1
