@@ -165,9 +165,15 @@ func errorMessage(body []byte) string {
 	return strings.Join(parts, "; ")
 }
 
+// maxHref is the longest href that is taken, in bytes.
+const maxHref = 2048
+
 // checkHref accepts the absolute URLs that the agent will call: the given
 // schemes, a host, no userinfo, no query.
 func checkHref(href string, schemes ...string) (*url.URL, error) {
+	if len(href) > maxHref {
+		return nil, fmt.Errorf("href %q: longer than %d bytes", clip(href), maxHref)
+	}
 	u, err := url.Parse(href)
 	if at := strings.LastIndexByte(href, '@'); at >= 0 {
 		href = "…" + href[at:] // errors go to logs; passwords do not

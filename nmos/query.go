@@ -22,6 +22,9 @@ const (
 	// maxResources bounds a collection, maxPages how long it is read.
 	maxResources = 100_000
 	maxPages     = 2000
+	// maxCollection bounds the pages of a collection together, in bytes: a receiver
+	// has about 500.
+	maxCollection = 128 << 20
 	// passTimeout bounds a whole pass over the three collections.
 	passTimeout = 30 * time.Second
 )
@@ -116,6 +119,7 @@ func (q *queryClient) walk(ctx context.Context, target string, form url.Values, 
 		seen  = map[string]bool{}
 		since Timestamp
 		query = url.Values{}
+		read  int
 	)
 	for key, v := range form {
 		query[key] = v
@@ -128,6 +132,9 @@ func (q *queryClient) walk(ctx context.Context, target string, form url.Values, 
 		body, header, err := get(ctx, q.http, u)
 		if err != nil {
 			return nil, nil, err
+		}
+		if read += len(body); read > maxCollection {
+			return nil, nil, fmt.Errorf("GET %s: more than %d bytes", target, maxCollection)
 		}
 		page, err := q.parse(u, body, k)
 		if err != nil {

@@ -62,6 +62,22 @@ type receiverFacts struct {
 	version  string
 }
 
+// What is kept of one foreign resource: real ones have a handful of each. A registry
+// that sends 400,000 hosts of one node in 8 MiB must not cost memory or time for them.
+const (
+	maxText     = 256 // bytes
+	maxHosts    = 64
+	maxControls = 16
+)
+
+// short cuts a foreign text that is kept, in whole characters.
+func short(s string) string {
+	if len(s) <= maxText {
+		return s
+	}
+	return strings.ToValidUTF8(s[:maxText], "")
+}
+
 // note says that a resource, or a part of it, was ignored and why.
 type note struct {
 	kind   kind
@@ -134,9 +150,12 @@ func parseNode(raw json.RawMessage) (*nodeFacts, []string, error) {
 	if err := decode(raw, &doc); err != nil {
 		return nil, nil, err
 	}
-	n := &nodeFacts{label: deref(doc.Label), hostname: deref(doc.Hostname)}
+	n := &nodeFacts{label: short(deref(doc.Label)), hostname: short(deref(doc.Hostname))}
 	for _, e := range doc.API.Endpoints {
-		if e.Host != "" && !slices.Contains(n.hosts, e.Host) {
+		if len(n.hosts) == maxHosts {
+			break
+		}
+		if e.Host != "" && len(e.Host) <= maxText && !slices.Contains(n.hosts, e.Host) {
 			n.hosts = append(n.hosts, e.Host)
 		}
 	}
@@ -147,7 +166,7 @@ func parseNode(raw json.RawMessage) (*nodeFacts, []string, error) {
 	}
 	var notes []string
 	for _, s := range doc.Services {
-		if s.Type != ServiceType || n.control != "" {
+		if s.Type != ServiceType || n.control != "" || len(notes) == maxControls {
 			continue
 		}
 		u, err := checkHref(s.Href, "http", "https")
@@ -165,7 +184,7 @@ func parseNode(raw json.RawMessage) (*nodeFacts, []string, error) {
 		if err := json.Unmarshal(tag, &values); err != nil || len(values) == 0 || values[0] == "" {
 			notes = append(notes, "host-id tag is not an array with a non-empty string")
 		} else {
-			n.hostID = values[0]
+			n.hostID = short(values[0])
 		}
 	}
 	if n.hostID == "" {
@@ -202,6 +221,9 @@ func parseDevice(raw json.RawMessage) (*deviceFacts, []string, error) {
 	d := &deviceFacts{nodeID: nodeID}
 	var notes []string
 	for _, c := range doc.Controls {
+		if len(d.controls)+len(notes) == maxControls {
+			break
+		}
 		digits, ok := strings.CutPrefix(c.Type, controlType)
 		if !ok {
 			continue
@@ -260,7 +282,7 @@ func parseReceiver(raw json.RawMessage) (*receiverFacts, error) {
 		return nil, fmt.Errorf("device_id: %w", err)
 	}
 	// The version is compared for equality only; whatever it is, it tells change.
-	return &receiverFacts{deviceID: deviceID, label: deref(doc.Label), mxl: true, version: clip(string(doc.Version))}, nil
+	return &receiverFacts{deviceID: deviceID, label: short(deref(doc.Label)), mxl: true, version: clip(string(doc.Version))}, nil
 }
 
 // isMXL accepts the transport and possible subclassifications of it; unknown

@@ -164,10 +164,14 @@ func (v *view) applyMessage(m message, now time.Time) touched {
 	return t
 }
 
+// maxEntries bounds what messages add: a pass reads no more than half of it, and what
+// it no longer lists is kept for a while.
+const maxEntries = 2 * maxResources
+
 func (v *view) upsert(k kind, r resource, byMessage time.Time, t touched, devices map[string]bool) {
 	e := v.entries[k][r.id]
 	switch {
-	case e == nil && r.bad:
+	case e == nil && (r.bad || len(v.entries[k]) >= maxEntries):
 		return
 	case e == nil:
 		e = &entry{res: r}
