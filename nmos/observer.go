@@ -73,6 +73,9 @@ type Observer struct {
 	// downLogged: that the registry is down is in the log already.
 	downLogged bool
 	work       sync.WaitGroup
+	// unavailable and available are the receivers whose /active could not be read,
+	// or could again.
+	unavailable, available crowd
 }
 
 // event is what the goroutines beside the owner hand over. Exactly one member
@@ -180,7 +183,7 @@ func (o *Observer) Run(ctx context.Context) error {
 		}
 		o.startReads(ctx, now)
 		o.publish()
-		timer.Reset(until(now, again, o.plan.wake()))
+		timer.Reset(until(now, again, o.plan.wake(), o.tellCrowds(now)))
 	}
 }
 

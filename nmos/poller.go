@@ -10,8 +10,9 @@ import (
 func (o *Observer) poll(ctx context.Context) {
 	client := newQueryClient(o.cfg.Client)
 	current, failures := "", 0
+	slow := slowRegistry{o: o}
 	for {
-		p := o.pollOnce(ctx, client, current)
+		p := o.pollOnce(ctx, client, current, &slow)
 		if ctx.Err() != nil {
 			return
 		}
@@ -40,7 +41,38 @@ func (o *Observer) poll(ctx context.Context) {
 	}
 }
 
-func (o *Observer) pollOnce(ctx context.Context, client *queryClient, current string) pass {
+// slowPass is how long a registry may take for its collections without a line about
+// it. Until it has answered nothing of it counts, and one that pages without an end
+// is given up only after passTimeout.
+const slowPass = 5 * time.Second
+
+// slowRegistry tells of a registry that keeps the poller waiting, once until it is
+// quick again.
+type slowRegistry struct {
+	o    *Observer
+	told bool
+}
+
+// watch runs a pass.
+func (s *slowRegistry) watch(base string, read func() pass) pass {
+	late := make(chan struct{})
+	timer := time.AfterFunc(slowPass, func() {
+		defer close(late)
+		if !s.told {
+			s.o.cfg.Log.Warn("nmos_registry_slow", "url", base, "seconds", int(slowPass/time.Second))
+		}
+	})
+	p := read()
+	if timer.Stop() {
+		s.told = s.told && p.err != nil
+		return p
+	}
+	<-late
+	s.told = true
+	return p
+}
+
+func (o *Observer) pollOnce(ctx context.Context, client *queryClient, current string, slow *slowRegistry) pass {
 	urls := o.cfg.Directory.QueryURLs()
 	p := pass{err: errNoRegistry}
 	for i := range urls { // what answers is kept, even when a better one returned
@@ -50,7 +82,7 @@ func (o *Observer) pollOnce(ctx context.Context, client *queryClient, current st
 		}
 	}
 	for _, base := range urls {
-		p = client.pass(ctx, base, time.Now())
+		p = slow.watch(base, func() pass { return client.pass(ctx, base, time.Now()) })
 		if p.err == nil || ctx.Err() != nil {
 			return p
 		}

@@ -54,7 +54,9 @@ func (o *Observer) applyActive(a activeEvent, now time.Time) {
 		r.last = lastAnswer{url: res.url, body: res.body, facts: res.facts}
 		if r.warned {
 			r.warned = false
-			o.cfg.Log.Info("nmos_active_available", "receiver_id", r.id, "url", res.url)
+			if o.available.admit(now) {
+				o.cfg.Log.Info("nmos_active_available", "receiver_id", r.id, "url", res.url)
+			}
 		}
 		return
 	}
@@ -63,6 +65,71 @@ func (o *Observer) applyActive(a activeEvent, now time.Time) {
 	}
 	if !r.warned {
 		r.warned = true
-		o.cfg.Log.Warn("nmos_active_unavailable", "receiver_id", r.id, "url", res.url, "status", statusOf(res.err), "error", res.err)
+		if o.unavailable.admit(now) {
+			o.cfg.Log.Warn("nmos_active_unavailable", "receiver_id", r.id, "url", res.url, "status", statusOf(res.err), "error", res.err)
+		}
 	}
+}
+
+// tellCrowds writes how many more receivers there were of which no line told, and
+// gives when to look again.
+func (o *Observer) tellCrowds(now time.Time) time.Time {
+	if n := o.unavailable.over(now); n > 0 {
+		o.cfg.Log.Warn("nmos_active_unavailable", "more_receivers", n)
+	}
+	if n := o.available.over(now); n > 0 {
+		o.cfg.Log.Info("nmos_active_available", "more_receivers", n)
+	}
+	return earlier(o.unavailable.ends(), o.available.ends())
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || (!b.IsZero() && b.Before(a)) {
+		return b
+	}
+	return a
+}
+
+const (
+	// crowdLines is how many lines about as many receivers there are in crowdSpan;
+	// the others of a facility that went are one line with their number.
+	crowdLines = 20
+	crowdSpan  = 10 * time.Second
+)
+
+// crowd bounds the lines about one kind of change.
+type crowd struct {
+	began time.Time
+	lines int
+	more  int // changes without a line
+}
+
+// admit says whether a change is worth its own line.
+func (c *crowd) admit(now time.Time) bool {
+	if c.more == 0 && now.Sub(c.began) >= crowdSpan {
+		c.began, c.lines = now, 0
+	}
+	if c.lines++; c.lines <= crowdLines {
+		return true
+	}
+	c.more++
+	return false
+}
+
+// over gives the number of changes without a line once the span is over.
+func (c *crowd) over(now time.Time) int {
+	if c.more == 0 || now.Sub(c.began) < crowdSpan {
+		return 0
+	}
+	n := c.more
+	*c = crowd{}
+	return n
+}
+
+// ends is when over may have something, zero when it has nothing.
+func (c *crowd) ends() time.Time {
+	if c.more == 0 {
+		return time.Time{}
+	}
+	return c.began.Add(crowdSpan)
 }

@@ -12,6 +12,10 @@ const (
 	// retryMax is the longest pause after failed reads (unless the poll interval
 	// is longer).
 	retryMax = 5 * time.Second
+	// retryShare is the pause that each failing receiver adds to that of all, so that
+	// those together are asked a hundred times a second at most, however many there
+	// are: it counts from 500 on.
+	retryShare = 10 * time.Millisecond
 	// secondLook is when an unchanged answer is read again after IS-04 said that
 	// something changed: the two may overtake each other (NMOS reference §9.4).
 	secondLook = time.Second
@@ -45,6 +49,7 @@ type readPlan struct {
 	reads   map[string]*read
 	queue   readQueue
 	running int
+	failing int                // receivers whose last read failed
 	busy    map[string]int     // by host:port
 	waiting map[string][]*read // due, but their host is busy
 }
@@ -69,7 +74,13 @@ func (p *readPlan) add(id string, now time.Time) {
 func (p *readPlan) remove(id string) {
 	r := p.reads[id]
 	delete(p.reads, id)
-	if r != nil && r.index >= 0 {
+	if r == nil {
+		return
+	}
+	if r.failures > 0 {
+		p.failing--
+	}
+	if r.index >= 0 {
 		heap.Remove(&p.queue, r.index)
 	}
 }
@@ -141,6 +152,9 @@ func (p *readPlan) done(r *read, host string, ok, changed bool, spread time.Dura
 	first := !r.known && ok
 	switch {
 	case ok:
+		if r.failures > 0 {
+			p.failing--
+		}
 		r.failures = 0
 		r.due = r.started.Add(p.interval)
 		if r.asked && !changed {
@@ -149,8 +163,12 @@ func (p *readPlan) done(r *read, host string, ok, changed bool, spread time.Dura
 			r.due = r.due.Add(spread) // receivers found together do not stay in step
 		}
 	default:
+		if r.failures == 0 {
+			p.failing++
+		}
 		r.failures++
-		r.due = r.started.Add(min(p.interval<<min(r.failures, 6), max(p.interval, retryMax)))
+		pause := min(p.interval<<min(r.failures, 6), max(p.interval, retryMax))
+		r.due = r.started.Add(max(pause, time.Duration(p.failing)*retryShare))
 	}
 	r.asked = false
 	if r.again {
