@@ -79,7 +79,7 @@ func TestRebuildHook(t *testing.T) {
 		t.Error("a rebuild that failed changed the file")
 	}
 	s.flows(f, 5*time.Second)
-	s.must(json.Unmarshal([]byte(s.answer(s.B, http.MethodPost, rebuildPath(domainID, f.ID), http.StatusOK)), &answer))
+	s.must(json.Unmarshal([]byte(s.answer(s.B, http.MethodPost, rebuildPath(strings.ToUpper(domainID), strings.ToUpper(f.ID)), http.StatusOK)), &answer))
 	s.rebuilt(f, 2, "api")
 	s.flows(f, 5*time.Second)
 }
@@ -158,6 +158,23 @@ func TestDeleteMirror(t *testing.T) {
 	s.flows(f, 5*time.Second)
 	reader.Stop(5 * time.Second)
 
+	// Neither does something in the directory that cannot go.
+	deep := filepath.Join(s.B.MirrorDomain(domainID), "theirs")
+	s.must(os.MkdirAll(filepath.Join(deep, "2/3/4/5/6"), 0o755))
+	if body := s.answer(s.B, http.MethodDelete, path, http.StatusConflict); !strings.Contains(body, `"removed":false,"flows":0`) ||
+		!strings.Contains(body, s.B.MirrorDomain(domainID)+"/theirs/2/3/4/5: it is nested too deeply") {
+		t.Errorf("refused with %s", body)
+	}
+	s.counts(`mirror_domains_refused_total{reason="api"}`, 2)
+	if lines := s.B.Logged("mirror_domain_remove_failed", "domain_id", domainID); len(lines) != 1 || lines[0]["flow_id"] != "" {
+		t.Errorf("logged %v", lines)
+	}
+	if got := [2]uint64{s.inode(f), s.inode(quiet)}; got != inodes || s.restarts(f) != restarts {
+		t.Errorf("an impossible removal changed inodes %v to %v, or the replication", inodes, got)
+	}
+	s.must(os.RemoveAll(deep))
+	s.flows(f, 5*time.Second)
+
 	// A dry run removes nothing.
 	s.must(s.B.Configure(s.ctx, map[string]string{"MIRROR_CLEANUP_DRY_RUN": "true"}))
 	s.answer(s.B, http.MethodDelete, path, http.StatusOK)
@@ -167,8 +184,9 @@ func TestDeleteMirror(t *testing.T) {
 	}
 	s.must(s.B.Configure(s.ctx, map[string]string{"MIRROR_CLEANUP_DRY_RUN": "false"}))
 
-	// Removed, and back at once, because eager mode wants it.
-	if body := s.answer(s.B, http.MethodDelete, path, http.StatusOK); !strings.Contains(body, `"removed":true`) {
+	// Removed, and back at once, because eager mode wants it: within the first 30 s
+	// too, and by its id in upper case.
+	if body := s.answer(s.B, http.MethodDelete, "/api/v1/mirrors/"+strings.ToUpper(domainID), http.StatusOK); !strings.Contains(body, `"removed":true`) {
 		t.Errorf("answer %s", body)
 	}
 	s.logged("mirror_domain_removed", "domain", domainID, "reason", "api", "flows", "2")
