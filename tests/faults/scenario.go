@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -97,6 +98,16 @@ func (r *run) over(which func(*studio.Path) bool) {
 	r.began = time.Now()
 }
 
+// overIn is over for paths whose mirror has to become another file.
+func (r *run) overIn(which func(*studio.Path) bool) {
+	for _, p := range r.Paths() {
+		if which(p) {
+			r.awaited = append(r.awaited, awaited{p, p.Replacement()})
+		}
+	}
+	r.began = time.Now()
+}
+
 // upTo lets a random time pass: faults come at any moment.
 func (r *run) upTo(ctx context.Context, longest time.Duration) error {
 	return pause(ctx, time.Duration(r.random.Int64N(int64(longest))))
@@ -178,7 +189,7 @@ func pressure() time.Duration {
 // try runs a scenario once and tells for how long a witness got no time.
 func (sc *scenario) try(ctx context.Context, s *studio.Studio, random *rand.Rand, into *result) (still time.Duration) {
 	into.Runs++
-	if err := s.Steady(ctx, patience); err != nil {
+	if err := errors.Join(s.Repair(ctx), s.Steady(ctx, patience)); err != nil {
 		into.fail("before the fault: %v", err)
 		return 0
 	}

@@ -33,7 +33,7 @@ func mirrorFlowRemoved(ctx context.Context, r *run) error {
 	if err := r.upTo(ctx, 500*time.Millisecond); err != nil {
 		return err
 	}
-	r.over(only(p))
+	r.overIn(only(p))
 	return os.RemoveAll(filepath.Dir(p.Data()))
 }
 
@@ -43,7 +43,7 @@ func mirrorDomainRemoved(ctx context.Context, r *run) error {
 	if err := r.upTo(ctx, 500*time.Millisecond); err != nil {
 		return err
 	}
-	r.over(hit)
+	r.overIn(hit)
 	for _, p := range r.Paths() {
 		if hit(p) {
 			return os.RemoveAll(p.Mirror)
@@ -120,7 +120,10 @@ func cut(directory string) error {
 		err = fmt.Errorf("no grain files in %s", directory)
 	}
 	for _, g := range grains {
-		err = errors.Join(err, os.Truncate(g, 0))
+		// A writer that fell over the first ones may take its flow away meanwhile.
+		if cut := os.Truncate(g, 0); !errors.Is(cut, os.ErrNotExist) {
+			err = errors.Join(err, cut)
+		}
 	}
 	return err
 }
@@ -169,6 +172,6 @@ func mirrorTruncated(ctx context.Context, r *run) error {
 	if !r.a.Running() {
 		return fmt.Errorf("the agent of %s ended with code %d, see %s", r.a.HostID, r.a.ExitCode(), r.a.Log)
 	}
-	r.over(only(p))
+	r.overIn(only(p))
 	return os.RemoveAll(directory)
 }

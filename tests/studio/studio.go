@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"sync"
 	"time"
@@ -217,6 +218,31 @@ func (s *Studio) Steady(ctx context.Context, limit time.Duration) error {
 			row, err := p.To.Replication(context.WithoutCancel(ctx), p.Flow.ID)
 			return fmt.Errorf("nothing arrives on %s within %v: %s, last error %q, %d transfers (%v), witness %+v", p.Name, limit,
 				row.State, row.LastError, row.Grains, err, p.Seen())
+		}
+	}
+	return nil
+}
+
+// Repair starts again what a test that went wrong left dead: registry, agents,
+// writers.
+func (s *Studio) Repair(ctx context.Context) error {
+	if !s.Registry.Running() {
+		if err := s.StartRegistry(ctx); err != nil {
+			return err
+		}
+	}
+	for _, h := range s.Hosts {
+		if !h.Running() {
+			if err := h.Launch(""); err != nil {
+				return err
+			}
+		}
+	}
+	for _, f := range s.Flows {
+		if !f.Writer.Running() {
+			if err := errors.Join(os.RemoveAll(f.Directory()), f.Write()); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"path/filepath"
 	"sync"
 	"time"
@@ -131,11 +132,16 @@ func later(a, b time.Time) time.Time {
 
 // News gives a channel that tells when the first index was verified that the
 // mirror did not hold at the time of this call.
-func (w *Witness) News() <-chan time.Time {
-	after := w.head()
+func (w *Witness) News() <-chan time.Time { return w.news(max(w.head(), w.Seen().LastIndex)) }
+
+// Replacement is News of another file than the present one: whoever maps a removed
+// mirror reads on in it until its writer notices.
+func (w *Witness) Replacement() <-chan time.Time { return w.news(math.MaxUint64) }
+
+func (w *Witness) news(after uint64) <-chan time.Time {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	n := &wait{after: max(after, w.seen.LastIndex), wentBack: w.seen.WentBack, replaced: w.seen.Replaced, news: make(chan time.Time, 1)}
+	n := &wait{after: after, wentBack: w.seen.WentBack, replaced: w.seen.Replaced, news: make(chan time.Time, 1)}
 	w.waits = append(w.waits, n)
 	return n.news
 }
@@ -223,7 +229,7 @@ func (w *Witness) arrived(index, count uint64, bytes int) {
 	w.seen.LastArrival, w.seen.LastIndex = now, index
 	kept := w.waits[:0]
 	for _, n := range w.waits {
-		if index > n.after || w.seen.WentBack > n.wentBack || w.seen.Replaced > n.replaced {
+		if index > n.after || n.after != math.MaxUint64 && w.seen.WentBack > n.wentBack || w.seen.Replaced > n.replaced {
 			n.news <- now
 			continue
 		}
