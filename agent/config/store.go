@@ -31,6 +31,8 @@ type Machine struct {
 	Environ  []string
 	Hostname func() (string, error)
 	Addrs    func() ([]net.Addr, error)
+	// Untouched: look at the configuration only, make no directory for it.
+	Untouched bool
 }
 
 // Store holds the configuration of a running agent: what is running, what
@@ -73,7 +75,7 @@ func Load(m Machine) (*Store, error) {
 	addrs, _ := m.Addrs()
 	s.host.ipv4 = firstIPv4(addrs)
 
-	read := s.locate()
+	read := s.locate(m.Untouched)
 	s.file, err = readFile(read)
 	if err != nil {
 		return nil, &Error{Key: "AGENT_CONFIG_FILE", Value: read, Err: err}
@@ -91,7 +93,7 @@ func Load(m Machine) (*Store, error) {
 // locate decides which file is read and where saves go; both follow from the
 // environment alone (agent API reference §12.1). The file to read is empty
 // when there is none.
-func (s *Store) locate() (read string) {
+func (s *Store) locate(untouched bool) (read string) {
 	if path := s.environment["AGENT_CONFIG_FILE"]; path != "" {
 		s.host.file = path
 		return path
@@ -104,7 +106,10 @@ func (s *Store) locate() (read string) {
 	if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
 		read = path
 	}
-	err := os.MkdirAll(dir, 0o755)
+	var err error
+	if !untouched {
+		err = os.MkdirAll(dir, 0o755)
+	}
 	if err == nil {
 		err = unix.Access(dir, unix.W_OK|unix.X_OK)
 	}

@@ -299,3 +299,15 @@ func FuzzPeers(f *testing.F) {
 		}
 	})
 }
+
+// A look at a configuration leaves no trace.
+func TestUntouched(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "state")
+	s, err := Load(Machine{Environ: []string{"STATE_DIR=" + dir, "HOST_ID=x"}, Untouched: true})
+	if err != nil || s.Config().StateDir != dir {
+		t.Fatalf("%v", err)
+	}
+	if _, err := os.Stat(dir); !os.IsNotExist(err) {
+		t.Errorf("STATE_DIR was made: %v", err)
+	}
+}

@@ -108,6 +108,7 @@ func Examine(ctx context.Context, sys *System, cfg *config.Config, invalid error
 	} else {
 		e.ok("configuration", "The configuration is valid.")
 	}
+	e.state()
 	e.root()
 	e.clock()
 	e.capabilities()

@@ -145,6 +145,7 @@ func TestFindings(t *testing.T) {
 		{"read-only root", func(h *host) {
 			h.sys.Statfs = func(string) (Filesystem, error) { return Filesystem{Tmpfs: true, ReadOnly: true, Free: 8 << 30}, nil }
 		}, "mxl_root_permissions", Fail, "read-only", "read-write"},
+		{"foreign state directory", func(h *host) { h.sys.Access = func(string) error { return os.ErrPermission } }, "state_dir", Warn, "may not write to STATE_DIR", "until the agent stops"},
 		{"foreign root", func(h *host) { h.sys.Access = func(string) error { return os.ErrPermission } }, "mxl_root_permissions", Fail, "may not write", "chmod 1777"},
 		{"full root", func(h *host) {
 			h.sys.Statfs = func(string) (Filesystem, error) { return Filesystem{Tmpfs: true, Free: 100 << 20, Size: 1 << 30}, nil }
@@ -318,7 +319,7 @@ func TestInvalidConfiguration(t *testing.T) {
 	if r.OK || r.Findings[0].State != Fail || !strings.Contains(r.Findings[0].What, "SCAN_INTERVAL_MS") {
 		t.Errorf("%+v", r.Findings[0])
 	}
-	if f := r.Findings[1]; f.Check != "mxl_root" || f.State != Fail || !strings.Contains(f.Remedy, "tmpfs") {
+	if f := r.Findings[2]; f.Check != "mxl_root" || f.State != Fail || !strings.Contains(f.Remedy, "tmpfs") {
 		t.Errorf("a root that is missing: %+v", f)
 	}
 }

@@ -8,10 +8,11 @@ import (
 )
 
 func (c *command) doctor() int {
-	store, invalid := config.Load(config.Machine{Environ: c.environ})
+	store, invalid := config.Load(config.Machine{Environ: c.environ, Untouched: true})
 	if invalid != nil {
+		// The defaults, and no file: what is in one may be the fault.
 		var err error
-		if store, err = config.Load(config.Machine{Environ: []string{"STATE_DIR=/nonexistent"}}); err != nil {
+		if store, err = config.Load(config.Machine{Environ: []string{"STATE_DIR=/dev/null"}, Untouched: true}); err != nil {
 			return c.failed(invalid)
 		}
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"os"
@@ -69,7 +70,10 @@ type program struct {
 
 func newProgram(t *testing.T, path string, environment []string, args ...string) *program {
 	t.Helper()
-	p := &program{command: exec.CommandContext(t.Context(), path, args...)}
+	// Whatever does not end by itself is killed, and fails its test by its code.
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	t.Cleanup(cancel)
+	p := &program{command: exec.CommandContext(ctx, path, args...)}
 	p.command.Env = append([]string{asProgram + "=1", "PATH=" + os.Getenv("PATH"), "LD_LIBRARY_PATH=" + os.Getenv("LD_LIBRARY_PATH")}, environment...)
 	p.command.Stdout, p.command.Stderr = &p.stdout, &p.stderr
 	p.command.WaitDelay = time.Second

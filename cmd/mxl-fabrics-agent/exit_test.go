@@ -1,0 +1,164 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// settings are those of an agent that starts on this machine, whatever it has.
+func settings(t *testing.T, more ...string) []string {
+	t.Helper()
+	dir := t.TempDir()
+	root := filepath.Join(dir, "mxl")
+	if err := os.Mkdir(root, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return append([]string{"HOST_ID=node-a", "MXL_ROOT=" + root, "STATE_DIR=" + filepath.Join(dir, "state"), "DEFAULT_PROVIDER=tcp", "FABRIC_INTERFACE=127.0.0.1",
+		"NMOS_HOST_ADDRESS=192.0.2.1", "WEB_PORT=25020", "NMOS_PORT=25021", "FABRIC_PORT_BASE=25200"}, more...)
+}
+
+func self(t *testing.T) string {
+	t.Helper()
+	path, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// TestExit78: an invalid setting, in the environment or in the file, ends the start
+// with one line that names key and value (contract, "Exit codes").
+func TestExit78(t *testing.T) {
+	file := func(text string) string {
+		path := filepath.Join(t.TempDir(), "agent.json")
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	bad := file(`{"NMOS_REGISTRY_ADDRESS":"http://registry"}`)
+	for _, c := range []struct {
+		name        string
+		environment []string
+		key, value  string
+	}{
+		{"number", []string{"SCAN_INTERVAL_MS=soon"}, "SCAN_INTERVAL_MS", "soon"},
+		{"range", []string{"AUDIO_PASS_MS=5"}, "AUDIO_PASS_MS", "5"},
+		{"registry", []string{"NMOS_REGISTRY_ADDRESS=192.0.2.1:3210"}, "NMOS_REGISTRY_ADDRESS", "192.0.2.1:3210"},
+		{"registry, NMOS off", []string{"NMOS_ENABLE=false", "NMOS_REGISTRY_ADDRESS=1.2.3.400"}, "NMOS_REGISTRY_ADDRESS", "1.2.3.400"},
+		{"query", []string{"NMOS_QUERY_ADDRESS=two words"}, "NMOS_QUERY_ADDRESS", "two words"},
+		{"fabric interface", []string{"FABRIC_INTERFACE=10.0.0.999"}, "FABRIC_INTERFACE", "10.0.0.999"},
+		{"host address", []string{"NMOS_HOST_ADDRESS=node-a"}, "NMOS_HOST_ADDRESS", "node-a"},
+		{"peer", []string{`PEERS=[{"host_id":"b","local_fabric_addr":"10.0.0.999"}]`}, "PEERS", `[{"host_id":"b","local_fabric_addr":"10.0.0.999"}]`},
+		{"control url", []string{`PEERS=[{"host_id":"b","control_url":"b:8095"}]`}, "PEERS", `[{"host_id":"b","control_url":"b:8095"}]`},
+		{"cidr", []string{"LOCAL_NODE_CIDRS=10.0.0.0"}, "LOCAL_NODE_CIDRS", "10.0.0.0"},
+		{"ports", []string{"WEB_PORT=25021"}, "WEB_PORT", "25021"},
+		{"alias", []string{"MXL_DOMAIN_SCAN_PATH=/another"}, "MXL_DOMAIN_SCAN_PATH", "/another"},
+		{"no directory", []string{"MXL_ROOT=/proc/none"}, "MXL_DOMAIN_SCAN_PATH", "/proc/none"},
+		{"in the file", []string{"AGENT_CONFIG_FILE=" + bad}, "NMOS_REGISTRY_ADDRESS", "http://registry"},
+		{"no file", []string{"AGENT_CONFIG_FILE=/proc/none"}, "AGENT_CONFIG_FILE", "/proc/none"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := newProgram(t, self(t), settings(t, c.environment...))
+			if code := p.run(t); code != exitConfiguration {
+				t.Fatalf("exit code %d\n%s%s", code, p.stdout.String(), p.stderr.String())
+			}
+			var line struct{ Level, Event, Error, Key, Value string }
+			if err := json.Unmarshal(p.stderr.Bytes(), &line); err != nil || bytes.Count(p.stderr.Bytes(), []byte("\n")) != 1 {
+				t.Fatalf("%v in %q", err, p.stderr.String())
+			}
+			if line.Level != "error" || line.Event != "invalid_config" || line.Key != c.key || line.Value != c.value || !strings.Contains(line.Error, c.key) {
+				t.Errorf("%+v", line)
+			}
+		})
+	}
+}
+
+// TestExit75: each of the three ports, and no provider.
+func TestExit75(t *testing.T) {
+	for _, port := range []int{25020, 25021, 25022} {
+		t.Run(strconv.Itoa(port), func(t *testing.T) {
+			l, err := net.Listen("tcp", ":"+strconv.Itoa(port))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer l.Close()
+			p := newProgram(t, self(t), settings(t))
+			if code := p.run(t); code != exitUnavailable || !strings.Contains(p.stderr.String(), `"event":"fatal"`) || !strings.Contains(p.stderr.String(), strconv.Itoa(port)) {
+				t.Errorf("exit code %d, %s", code, p.stderr.String())
+			}
+		})
+	}
+	if devices, _ := filepath.Glob("/sys/class/infiniband/*"); len(devices) > 0 {
+		t.Log("there are RDMA devices: no provider is missing here")
+		return
+	}
+	p := newProgram(t, self(t), append(settings(t), "DEFAULT_PROVIDER=verbs"))
+	if code := p.run(t); code != exitUnavailable || !strings.Contains(p.stdout.String(), `"event":"no_fabric_provider"`) {
+		t.Errorf("no provider: exit code %d, %s%s", code, p.stdout.String(), p.stderr.String())
+	}
+}
+
+// TestExit143: either signal, while it runs and while it starts, also when a
+// second one cuts the end off.
+func TestExit143(t *testing.T) {
+	running := func(t *testing.T, p *program) {
+		t.Helper()
+		deadline := time.Now().Add(20 * time.Second)
+		for {
+			resp, err := http.Get("http://127.0.0.1:25020/livez")
+			if err == nil {
+				resp.Body.Close()
+				return
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("it does not run: %v\n%s", err, p.stderr.String())
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+	}
+	for _, c := range []struct {
+		name    string
+		more    []string
+		ready   bool
+		signals []syscall.Signal
+	}{
+		{"SIGTERM", nil, true, []syscall.Signal{syscall.SIGTERM}},
+		{"SIGINT", nil, true, []syscall.Signal{syscall.SIGINT}},
+		{"twice", nil, true, []syscall.Signal{syscall.SIGTERM, syscall.SIGTERM}},
+		{"while it looks for a provider", []string{"DEFAULT_PROVIDER=verbs"}, false, []syscall.Signal{syscall.SIGTERM}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if devices, _ := filepath.Glob("/sys/class/infiniband/*"); !c.ready && len(devices) > 0 {
+				t.Log("there are RDMA devices: the start does not wait here")
+				return
+			}
+			p := newProgram(t, self(t), append(settings(t), c.more...))
+			if err := p.command.Start(); err != nil {
+				t.Fatal(err)
+			}
+			if c.ready {
+				running(t, p)
+			} else {
+				time.Sleep(1500 * time.Millisecond) // in the middle of the 4 s of the probe
+			}
+			for _, s := range c.signals {
+				if err := p.command.Process.Signal(s); err != nil && err != os.ErrProcessDone {
+					t.Fatal(err)
+				}
+			}
+			if code := p.wait(t); code != exitSignal {
+				t.Errorf("exit code %d\n%s%s", code, p.stdout.String(), p.stderr.String())
+			}
+		})
+	}
+}
