@@ -314,13 +314,13 @@ func (l *sourceLane) disconnect(d *destination, err error, now int64) {
 	n := d.numbers
 	n.errors.Add(1)
 	n.state.Store(uint32(StateError))
-	text := err.Error()
+	text, before := err.Error(), loadText(&n.lastError)
+	storeText(&n.lastError, text)
 	if up {
 		l.report("source_connection_lost", d.key, text)
-	} else if loadText(&n.lastError) != text {
+	} else if before != text {
 		l.report("target_failed", d.key, text)
 	}
-	storeText(&n.lastError, text)
 	d.phase = phaseIdle
 	d.lost = up
 	d.backoff = nextBackoff(d.backoff)
