@@ -27,6 +27,7 @@ type surveyedRoom interface {
 type surveys struct {
 	room   surveyedRoom
 	latest atomic.Pointer[survey]
+	good   atomic.Pointer[survey] // the latest that did not fail
 	// changes counts the deeds of this agent that have ended: a survey that began
 	// before one is not good any more.
 	changes atomic.Uint64
@@ -46,15 +47,25 @@ func (s *surveys) look() *survey {
 	out.list, out.err = s.room.Survey()
 	out.took = time.Since(began)
 	s.latest.Store(out)
+	if out.err == nil {
+		s.good.Store(out)
+	}
 	return out
 }
 
-// now is the mirrors on disk with their present heads.
+// now is the mirrors on disk with their present heads. When this process cannot
+// look, that of the last look is what there is to go by: a mirror that cannot be
+// seen is not one that has gone.
 func (s *surveys) now() ([]mirror.DomainOnDisk, error) {
 	last := s.latest.Load()
 	if last == nil || last.err != nil || last.changes != s.changes.Load() {
-		last = s.look()
-		return last.list, last.err
+		if last = s.look(); last.err == nil {
+			return last.list, nil
+		}
+		if good := s.good.Load(); good != nil {
+			return s.room.Refresh(good.list), last.err
+		}
+		return nil, last.err
 	}
 	return s.room.Refresh(last.list), nil
 }

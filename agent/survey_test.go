@@ -1,17 +1,26 @@
 package agent
 
 import (
+	"errors"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/mxl-stack/mxl-fabrics-agent/mirror"
 )
 
 // countingRoom counts the looks at the disk.
-type countingRoom struct{ surveys, refreshes int }
+type countingRoom struct {
+	surveys, refreshes int
+	err                error
+}
 
 func (c *countingRoom) Survey() ([]mirror.DomainOnDisk, error) {
 	c.surveys++
+	if c.err != nil {
+		return nil, c.err
+	}
 	return []mirror.DomainOnDisk{{DomainID: domA}}, nil
 }
 
@@ -45,5 +54,22 @@ func TestSurveysAfterOwnDeedsAreFresh(t *testing.T) {
 	}
 	if surveyShare*20*time.Microsecond > passEvery {
 		t.Error("a host with few mirrors is not looked at in every pass")
+	}
+}
+
+func TestSurveysThatFailKeepWhatWasSeen(t *testing.T) {
+	room := &countingRoom{err: unix.EMFILE}
+	s := surveys{room: room}
+	if list, err := s.now(); list != nil || !errors.Is(err, unix.EMFILE) {
+		t.Errorf("before the first look: %v, %v", list, err)
+	}
+	room.err = nil
+	if list, err := s.now(); len(list) != 1 || err != nil {
+		t.Fatalf("%v, %v", list, err)
+	}
+	room.err = unix.EMFILE
+	s.changed()
+	if list, err := s.now(); len(list) != 1 || !errors.Is(err, unix.EMFILE) {
+		t.Errorf("while it fails: %v, %v", list, err)
 	}
 }

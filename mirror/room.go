@@ -158,6 +158,12 @@ func (r *Room) ownDomains() ([]*domainDirectory, error) {
 			continue
 		}
 		d, err := r.openDomain(id)
+		if exhausted(err) {
+			for _, d := range own {
+				d.close()
+			}
+			return nil, err // it is there all the same
+		}
 		if err != nil {
 			continue // not ours, or it went just now
 		}

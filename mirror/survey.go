@@ -47,8 +47,12 @@ func (r *Room) Survey() ([]DomainOnDisk, error) {
 	}
 	list := make([]DomainOnDisk, 0, len(domains))
 	for _, d := range domains {
-		list = append(list, r.survey(d))
+		on, failed := r.survey(d)
+		list, err = append(list, on), cmp.Or(err, failed)
 		d.close()
+	}
+	if err != nil {
+		return nil, err
 	}
 	slices.SortFunc(list, func(a, b DomainOnDisk) int { return cmp.Compare(a.DomainID, b.DomainID) })
 	return list, nil
@@ -73,19 +77,29 @@ func (r *Room) Refresh(list []DomainOnDisk) []DomainOnDisk {
 	return now
 }
 
-func (r *Room) survey(d *domainDirectory) DomainOnDisk {
+// exhausted says that an error is about this process or host and not about a file:
+// what could not be looked at is there all the same.
+func exhausted(err error) bool {
+	return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) || errors.Is(err, unix.ENOMEM)
+}
+
+// survey looks at one domain. It fails when this process cannot look.
+func (r *Room) survey(d *domainDirectory) (DomainOnDisk, error) {
 	on := DomainOnDisk{DomainID: d.id, Path: d.path, SourceHost: d.marker.SourceHost, Made: d.made}
 	for _, id := range d.flows() {
 		f := r.surveyHeld(d, Key{d.id, id})
 		if !f.Held {
 			info, err := mxl.ReadFlowInfoAt(int(d.dir.Fd()), id)
+			if exhausted(err) {
+				return on, fmt.Errorf("mirror flow %s: %w", f.Key, err)
+			}
 			f.read(info, err)
 		}
 		known := r.kindOf(d, f.Key, f.Inode)
 		f.MediaType, f.Label = known.mediaType, known.label
 		on.Flows = append(on.Flows, f)
 	}
-	return on
+	return on, nil
 }
 
 // surveyHeld looks at a flow whose writer is held: one stat, and the head from
