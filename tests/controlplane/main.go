@@ -100,7 +100,7 @@ func run(ctx context.Context, steady time.Duration, program string) (result, err
 		}
 	}
 	defer os.RemoveAll(root)
-	mesh, err := measured.NewPeers(peerCount, domainCount, flowsEach)
+	mesh, err := measured.NewPeers(peerCount, domainCount, flowsEach, "{}")
 	if err != nil {
 		return result{}, err
 	}

@@ -29,13 +29,13 @@ var rate = mxl.Rational{Numerator: 25, Denominator: 1}
 // headMark stands for a head index in a prepared answer: as many digits as one has.
 const headMark = 11111111111
 
-// NewPeers starts hosts that share domains of flowsEach flows.
-func NewPeers(hosts, domains, flowsEach int) (*Peers, error) {
+// NewPeers starts hosts that share domains of flowsEach flows, with these options.
+func NewPeers(hosts, domains, flowsEach int, options string) (*Peers, error) {
 	m := &Peers{quit: make(chan struct{})}
 	for i := range hosts {
 		inventory := peers.Inventory{HostID: hostOf(i), Revision: 1, Domains: []peers.Domain{}}
 		for d := i; d < domains; d += hosts {
-			inventory.Domains = append(inventory.Domains, domainOf(d, flowsEach))
+			inventory.Domains = append(inventory.Domains, domainOf(d, flowsEach, options))
 		}
 		body, err := json.Marshal(inventory)
 		if err != nil {
@@ -49,9 +49,9 @@ func NewPeers(hosts, domains, flowsEach int) (*Peers, error) {
 
 func hostOf(i int) string { return fmt.Sprintf("peer-%03d", i) }
 
-func domainOf(d, flows int) peers.Domain {
+func domainOf(d, flows int, options string) peers.Domain {
 	head := uint64(headMark)
-	out := peers.Domain{ID: ID("domain", d, 0), Path: fmt.Sprintf("/mxl/domain-%d", d), Options: json.RawMessage("{}")}
+	out := peers.Domain{ID: ID("domain", d, 0), Path: fmt.Sprintf("/mxl/domain-%d", d), Options: json.RawMessage(options)}
 	for f := range flows {
 		flow := ID("flow", d, f)
 		def := Definition(flow)
