@@ -137,6 +137,9 @@ func (m *mirrorDeeds) ensure(ctx context.Context, o mirror.Origin) bool {
 			var rebuilt mirror.Rebuilt
 			rebuilt, err = m.room.ReplaceFlow(ctx, o)
 			f, created = rebuilt.Flow, err == nil
+			if err != nil && m.room.Held(o.Key) != nil {
+				m.note(o.Key, "") // it failed before anything was removed
+			}
 		}
 		if created {
 			m.log.Info("mirror_created", "domain_id", o.DomainID, "flow_id", o.FlowID, "peer", o.SourceHost)

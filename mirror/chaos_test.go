@@ -2,6 +2,7 @@ package mirror
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -19,6 +20,8 @@ type chaos struct {
 	readers map[int]mapping // pid of a reader on a mirror
 	foreign string          // picture of what is not ours
 
+	obstacles map[string]bool // directories nested too deeply to be removed
+
 	violations []string
 	freeSince  map[Key]time.Time // since when a flow may go, by the facts
 	seen       int               // removals looked at
@@ -35,7 +38,7 @@ type mapping struct {
 func newChaos(t testing.TB, seed uint64) *chaos {
 	c := &chaos{
 		world: newWorld(t), rnd: rand.New(rand.NewPCG(seed, 1)),
-		readers: map[int]mapping{}, freeSince: map[Key]time.Time{},
+		readers: map[int]mapping{}, freeSince: map[Key]time.Time{}, obstacles: map[string]bool{},
 	}
 	c.set.IdleGrace, c.set.Grace, c.nmos = 20*time.Second, 5*time.Second, true
 	for i := range 6 {
@@ -99,7 +102,16 @@ func (c *chaos) watchPass() {
 		inodes[o.Key] = c.inode(o.Key)
 	}
 	complete := exists(filepath.Join(c.proc.path, "1"))
+	obstructed := map[string]string{}
+	for dir := range c.obstacles {
+		obstructed[dir] = tree(c.t, dir)
+	}
 	c.pass()
+	for dir, before := range obstructed {
+		if !exists(dir) || tree(c.t, dir) != before {
+			c.violate("%s was removed in part", dir)
+		}
+	}
 	for _, done := range c.removed[c.seen:] {
 		for _, k := range done.Flows {
 			c.judge(done, k, mapped[k], complete)
@@ -169,7 +181,7 @@ func (c *chaos) overdue() {
 			_, seen := p.seen[k]
 			listed = listed || seen || !p.up || !p.seenUp || !p.settle.Settled()
 		}
-		if !quiet || listed || mapped[k] || c.inode(k) == 0 {
+		if !quiet || listed || mapped[k] || len(c.obstacles) > 0 || c.inode(k) == 0 {
 			delete(c.freeSince, k)
 			continue
 		}
@@ -195,6 +207,7 @@ func (c *chaos) quiet() {
 		p.up, p.link, p.scanned = true, true, true
 	}
 	c.registry, c.set.DryRun = true, false
+	c.obstruct(Origin{Key: Key{DomainID: "nothing"}})
 	c.proc.add(1, "init", "")
 	for end := c.now.Add(StartGuard + 2*c.set.IdleGrace); c.now.Before(end); {
 		c.now = c.now.Add(400 * time.Millisecond)
@@ -285,7 +298,9 @@ func (c *chaos) dropDomain(p *worldPeer, id string) {
 }
 
 func (c *chaos) rareChange(o Origin) {
-	switch c.rnd.IntN(6) {
+	switch c.rnd.IntN(8) {
+	case 6, 7:
+		c.obstruct(o)
 	case 0:
 		c.set.DryRun = c.rnd.IntN(4) == 0
 	case 1:
@@ -305,11 +320,34 @@ func (c *chaos) rareChange(o Origin) {
 	case 5:
 		if c.inode(o.Key) != 0 {
 			c.books.Removed(o.Key, TestHook)
-			if _, err := c.room.RebuildFlow(c.t.Context(), o.Key); err != nil && c.free > mebibyte<<10 {
+			switch _, err := c.room.RebuildFlow(c.t.Context(), o.Key); {
+			case errors.Is(err, ErrObstacle) && len(c.obstacles) > 0:
+				c.books.NotRemoved(o.Key)
+			case err != nil && c.free > mebibyte<<10:
 				c.violate("rebuild of %s: %v", o.Key, err)
 			}
 		}
 	}
+}
+
+// obstruct puts something that cannot be removed into a flow or a domain, or
+// takes all such things away.
+func (c *chaos) obstruct(o Origin) {
+	for dir := range c.obstacles {
+		if err := os.RemoveAll(dir); err != nil {
+			c.t.Fatal(err)
+		}
+		delete(c.obstacles, dir)
+	}
+	if c.rnd.IntN(2) == 0 || c.inode(o.Key) == 0 {
+		return
+	}
+	dir := flowPath(c.room, o.Key, "theirs")
+	if c.rnd.IntN(2) == 0 {
+		dir = filepath.Join(c.room.domainPath(o.DomainID), "theirs")
+	}
+	mkdirAll(c.t, filepath.Join(dir, "2/3/4/5/6"))
+	c.obstacles[dir] = true
 }
 
 // crashAndStart kills the agent and starts it again: what it has on disk stays

@@ -284,6 +284,9 @@ func (w *world) ensure(o Origin, pull bool) {
 		f = done.Flow
 	}
 	switch {
+	case errors.Is(err, ErrObstacle):
+		w.books.NotRemoved(o.Key)
+		return
 	case errors.Is(err, ErrNoSpace), errors.Is(err, ErrForeign):
 		w.books.Full(o.Key, errors.Is(err, ErrNoSpace))
 		return
