@@ -90,19 +90,14 @@ func (r *run) touch(which func(*studio.Path) bool) {
 // over begins the recovery: the next thing the scenario does ends the cause. The
 // paths are those that have to carry something new then.
 func (r *run) over(which func(*studio.Path) bool) {
-	for _, p := range r.Paths() {
-		if which(p) {
-			r.awaited = append(r.awaited, awaited{p, p.News()})
-		}
-	}
-	r.began = time.Now()
+	r.overWith(which, func(p *studio.Path) <-chan time.Time { return p.News() })
 }
 
-// overIn is over for paths whose mirror has to become another file.
-func (r *run) overIn(which func(*studio.Path) bool) {
+// overWith is over with what is to be waited for on each path.
+func (r *run) overWith(which func(*studio.Path) bool, news func(*studio.Path) <-chan time.Time) {
 	for _, p := range r.Paths() {
 		if which(p) {
-			r.awaited = append(r.awaited, awaited{p, p.Replacement()})
+			r.awaited = append(r.awaited, awaited{p, news(p)})
 		}
 	}
 	r.began = time.Now()

@@ -26,6 +26,9 @@ func files() []scenario {
 	}
 }
 
+// replaced waits for another file.
+func replaced(p *studio.Path) <-chan time.Time { return p.Replacement() }
+
 func mirrorFlowRemoved(ctx context.Context, r *run) error {
 	paths := slices.DeleteFunc(r.Paths(), func(p *studio.Path) bool { return p.To != r.a })
 	p := paths[r.random.IntN(len(paths))]
@@ -33,7 +36,7 @@ func mirrorFlowRemoved(ctx context.Context, r *run) error {
 	if err := r.upTo(ctx, 500*time.Millisecond); err != nil {
 		return err
 	}
-	r.overIn(only(p))
+	r.overWith(only(p), replaced)
 	return os.RemoveAll(filepath.Dir(p.Data()))
 }
 
@@ -43,7 +46,7 @@ func mirrorDomainRemoved(ctx context.Context, r *run) error {
 	if err := r.upTo(ctx, 500*time.Millisecond); err != nil {
 		return err
 	}
-	r.overIn(hit)
+	r.overWith(hit, replaced)
 	for _, p := range r.Paths() {
 		if hit(p) {
 			return os.RemoveAll(p.Mirror)
@@ -172,6 +175,6 @@ func mirrorTruncated(ctx context.Context, r *run) error {
 	if !r.a.Running() {
 		return fmt.Errorf("the agent of %s ended with code %d, see %s", r.a.HostID, r.a.ExitCode(), r.a.Log)
 	}
-	r.overIn(only(p))
+	r.overWith(only(p), replaced)
 	return os.RemoveAll(directory)
 }

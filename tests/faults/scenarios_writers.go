@@ -244,6 +244,10 @@ func clockSteps(by int) func(context.Context, *run) error {
 		}
 		defer ring.Close()
 		deadline := time.Now().Add(10 * time.Second)
+		news := func(p *studio.Path) <-chan time.Time { return p.News() }
+		if by < 0 {
+			news = func(p *studio.Path) <-chan time.Time { return p.Rewound(uint64(-by) / 2) }
+		}
 		for last := ring.Head(); ; {
 			seen := ring.Sync()
 			head := ring.Head()
@@ -257,7 +261,7 @@ func clockSteps(by int) func(context.Context, *run) error {
 				return err
 			}
 		}
-		r.over(of(f))
+		r.overWith(of(f), news)
 		return nil
 	}
 }

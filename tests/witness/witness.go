@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"math"
 	"path/filepath"
 	"sync"
 	"time"
@@ -67,12 +66,11 @@ type Witness struct {
 	waits  []*wait
 }
 
-// wait is somebody who waits for news.
+// wait is somebody who waits for news: an arrival that is some, given everything
+// seen before it.
 type wait struct {
-	after    uint64 // an index above this is news
-	wentBack uint64 // so is any index once the head has fallen
-	replaced uint64 // or the file was replaced
-	news     chan time.Time
+	is   func(index uint64, seen Seen) bool
+	news chan time.Time
 }
 
 // New makes a witness; Run makes it look.
@@ -132,16 +130,32 @@ func later(a, b time.Time) time.Time {
 
 // News gives a channel that tells when the first index was verified that the
 // mirror did not hold at the time of this call.
-func (w *Witness) News() <-chan time.Time { return w.news(max(w.head(), w.Seen().LastIndex)) }
+func (w *Witness) News() <-chan time.Time {
+	then := w.Seen()
+	after := max(w.head(), then.LastIndex)
+	return w.await(func(index uint64, now Seen) bool {
+		return index > after || now.WentBack > then.WentBack || now.Replaced > then.Replaced
+	})
+}
 
 // Replacement is News of another file than the present one: whoever maps a removed
 // mirror reads on in it until its writer notices.
-func (w *Witness) Replacement() <-chan time.Time { return w.news(math.MaxUint64) }
+func (w *Witness) Replacement() <-chan time.Time {
+	then := w.Seen()
+	return w.await(func(_ uint64, now Seen) bool { return now.Replaced > then.Replaced })
+}
 
-func (w *Witness) news(after uint64) <-chan time.Time {
+// Rewound is News of an index that is lower than the newest one by more than so
+// many: the writer's clock was set back.
+func (w *Witness) Rewound(by uint64) <-chan time.Time {
+	then := w.Seen()
+	return w.await(func(index uint64, _ Seen) bool { return index+by < then.LastIndex })
+}
+
+func (w *Witness) await(is func(uint64, Seen) bool) <-chan time.Time {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	n := &wait{after: after, wentBack: w.seen.WentBack, replaced: w.seen.Replaced, news: make(chan time.Time, 1)}
+	n := &wait{is, make(chan time.Time, 1)}
 	w.waits = append(w.waits, n)
 	return n.news
 }
@@ -229,7 +243,7 @@ func (w *Witness) arrived(index, count uint64, bytes int) {
 	w.seen.LastArrival, w.seen.LastIndex = now, index
 	kept := w.waits[:0]
 	for _, n := range w.waits {
-		if index > n.after || n.after != math.MaxUint64 && w.seen.WentBack > n.wentBack || w.seen.Replaced > n.replaced {
+		if n.is(index, w.seen) {
 			n.news <- now
 			continue
 		}
