@@ -14,7 +14,7 @@ RACE ?= 1
 VERSION ?= $(shell git describe --tags --match 'v[0-9]*' --dirty 2>/dev/null | sed 's/^v//')
 LDFLAGS := $(if $(VERSION),-X github.com/mxl-stack/mxl-fabrics-agent/agent.Version=$(VERSION))
 
-.PHONY: all build deps demo test check integration bench fuzz soak lanes activation outage restart links control-plane readercheck audio ui ui-test verbs image-test faults endurance prove clean
+.PHONY: all build deps demo test check integration bench fuzz soak lanes activation outage restart links control-plane scale readercheck audio ui ui-test verbs image-test faults endurance prove clean
 
 all: build
 
@@ -107,6 +107,11 @@ image-test:
 # What 500 flows of 20 simulated peers cost an agent that moves none of them.
 control-plane: build
 	$(GO) run ./tests/controlplane
+
+# How the control plane's cost grows with the plant: 10 to 400 simulated peers, 100
+# to 4,000 flows; a plot is build/results/scale.svg. About four minutes.
+scale: build
+	$(GO) run ./tests/scale
 
 # Three hosts in network namespaces and what befalls them, each fault FAULT_REPEATS
 # times; FAULT_ONLY selects by a regular expression. root.
