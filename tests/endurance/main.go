@@ -33,7 +33,11 @@ func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	if err := endure(ctx, *binaries, *logs, *duration); err != nil {
+	switch err := endure(ctx, *binaries, *logs, *duration); {
+	case errors.Is(err, plant.ErrNotRoot):
+		fmt.Fprintln(os.Stderr, "endurance: not run:", err)
+		os.Exit(1)
+	case err != nil:
 		fmt.Fprintln(os.Stderr, "endurance:", err)
 		os.Exit(1)
 	}

@@ -24,6 +24,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/mxl-stack/mxl-fabrics-agent/tests/plant"
 	"github.com/mxl-stack/mxl-fabrics-agent/tests/studio"
 )
 
@@ -65,7 +66,11 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	if err := all(ctx, o); err != nil {
+	switch err := all(ctx, o); {
+	case errors.Is(err, plant.ErrNotRoot):
+		fmt.Fprintln(os.Stderr, "faults: not run:", err)
+		os.Exit(1)
+	case err != nil:
 		fmt.Fprintln(os.Stderr, "faults:", err)
 		os.Exit(1)
 	}
@@ -136,12 +141,12 @@ func matrix(ctx context.Context, o options, switched bool, chosen []scenario) (r
 }
 
 func progress(number, of int, r *result) {
-	state := "ok"
+	state, failures := "ok", ""
 	if len(r.Failures) > 0 {
-		state = fmt.Sprintf("FAILED: %q", r.Failures)
+		state, failures = "FAILED", fmt.Sprintf(": %q", r.Failures)
 	}
-	fmt.Printf("  %2d of %d  %-28s worst %5.0f ms, lost elsewhere %d, missed %d, left out by writers %d: %s\n", number, of, r.Scenario, ms(r.worst()),
-		r.LostUntouched, r.Missed, r.LeftOut, state)
+	fmt.Printf("%-6s %2d of %d  %-28s worst %5.0f ms, lost elsewhere %d, missed %d, left out by writers %d%s\n", state, number, of, r.Scenario, ms(r.worst()),
+		r.LostUntouched, r.Missed, r.LeftOut, failures)
 }
 
 // report prints and writes everything, and is the verdict.
