@@ -14,7 +14,7 @@ RACE ?= 1
 VERSION ?= $(shell git describe --tags --match 'v[0-9]*' --dirty 2>/dev/null | sed 's/^v//')
 LDFLAGS := $(if $(VERSION),-X github.com/mxl-stack/mxl-fabrics-agent/agent.Version=$(VERSION))
 
-.PHONY: all build deps demo test check integration bench fuzz soak lanes activation outage restart links control-plane scale readercheck audio ui ui-test verbs image-test faults endurance prove clean
+.PHONY: all build deps demo test check integration bench fuzz soak lanes activation outage restart links late-address control-plane scale readercheck audio ui ui-test verbs image-test faults endurance prove clean
 
 all: build
 
@@ -81,6 +81,11 @@ restart: build
 # addresses taken away while flows run; root.
 links: build
 	$(GO) run ./tests/links
+
+# A verbs device gets its address after the agent has started; the bench as for verbs.
+# LIBFABRIC=DIR runs it with another libfabric besides the system's.
+late-address: deps
+	@GO="$(GO)" tests/links/lateaddress.sh
 
 # What looking for readers costs on a host of 200 processes with 2,000 mappings.
 readercheck: build
