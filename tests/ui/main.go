@@ -13,6 +13,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -30,8 +31,13 @@ var (
 	data   = mesh.Flow{Name: "data", DomainID: studio, ID: "0d9f6c3a-2b71-4f5e-8a64-1c2d3e4f5c02", Domain: "studio", Options: []string{"--flow-label", "Camera 1 captions", "--format", "smpte291", "--rate", "25", "--history-ms", "400"}}
 	audio  = mesh.Flow{Name: "audio", DomainID: sound, ID: "0d9f6c3a-2b71-4f5e-8a64-1c2d3e4f5c03", Domain: "sound", Options: []string{"--flow-label", "Main mix", "--format", "audio", "--channels", "8", "--batch", "48", "--history-ms", "400"}}
 	screen = mesh.Flow{Name: "screen", DomainID: gallery, ID: "0d9f6c3a-2b71-4f5e-8a64-1c2d3e4f5c04", Domain: "gallery", Options: []string{"--flow-label", "Lobby screen", "--format", "v210", "--width", "320", "--height", "180", "--rate", "30000/1001", "--history-ms", "400"}}
-	nobody = mesh.Flow{DomainID: "5f4c1d2e-7a3b-4c6d-9e8f-0a1b2c3d4eff", ID: "0d9f6c3a-2b71-4f5e-8a64-1c2d3e4f5cff"}
+	// What a writer that means harm, or one that is careless, can put into names.
+	hostile = mesh.Flow{Name: "hostile", DomainID: "5f4c1d2e-7a3b-4c6d-9e8f-0a1b2c3d4e04", ID: "0d9f6c3a-2b71-4f5e-8a64-1c2d3e4f5c05", Domain: "<img src=x onerror=taken=1>", Options: []string{"--label", script, "--flow-label", script, "--format", "v210", "--width", "320", "--height", "180", "--rate", "25", "--history-ms", "400"}}
+	nobody  = mesh.Flow{DomainID: "5f4c1d2e-7a3b-4c6d-9e8f-0a1b2c3d4eff", ID: "0d9f6c3a-2b71-4f5e-8a64-1c2d3e4f5cff"}
 )
+
+// script turns the direction of writing, breaks lines, and is long.
+var script = "\u202e<script>taken=1</script><img src=x onerror=taken=1>{{taken=1}}\n\"'`taken=1` " + strings.Repeat("W", 2000)
 
 func main() {
 	stay := flag.Bool("stay", false, "run the site until a signal, without a browser")
@@ -45,7 +51,7 @@ func main() {
 }
 
 func walk(ctx context.Context, stay bool) error {
-	m, err := mesh.New(mesh.Options{Binaries: "build/bin", Logs: "build/ui/logs", Receivers: 6, Environment: map[string]string{
+	m, err := mesh.New(mesh.Options{Binaries: "build/bin", Logs: "build/ui/logs", Receivers: 7, Environment: map[string]string{
 		"SCAN_INTERVAL_MS": "400", "PEER_POLL_INTERVAL_MS": "400", "NMOS_POLL_INTERVAL_MS": "400", "MIRROR_STALE_MS": "",
 	}})
 	if err != nil {
@@ -71,7 +77,7 @@ func walk(ctx context.Context, stay bool) error {
 		<-ctx.Done()
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute) // 40 s on an idle machine
 	defer cancel()
 	node := exec.CommandContext(ctx, "node", "tests/ui/walk.mjs")
 	node.Env = append(os.Environ(), environment...)
@@ -96,17 +102,17 @@ func site(ctx context.Context, m *mesh.Mesh) error {
 	for _, w := range []struct {
 		on   *mesh.Agent
 		flow mesh.Flow
-	}{{m.A, video}, {m.A, data}, {m.A, audio}, {m.B, screen}} {
+	}{{m.A, video}, {m.A, data}, {m.A, audio}, {m.A, hostile}, {m.B, screen}} {
 		if _, err := m.Write(w.on, w.flow); err != nil {
 			return err
 		}
 	}
-	for receiver, f := range []mesh.Flow{video, data, audio, screen, nobody} {
+	for receiver, f := range []mesh.Flow{video, data, audio, screen, nobody, hostile} {
 		if err := m.Connect(ctx, receiver, f); err != nil {
 			return err
 		}
 	}
-	for _, f := range []mesh.Flow{video, data, audio} {
+	for _, f := range []mesh.Flow{video, data, audio, hostile} {
 		if err := m.Flowing(ctx, f, 30*time.Second); err != nil {
 			return err
 		}

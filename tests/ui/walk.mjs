@@ -43,7 +43,7 @@ try {
 
   await step('the overview shows this host, its peers and what needs attention', async () => {
     await says(page.locator('header'), 'live')
-    await page.getByRole('img', { name: /host-a is up: 1 flow to it, 3 flows from it/ }).waitFor()
+    await page.getByRole('img', { name: /host-a is up: 1 flow to it, 4 flows from it/ }).waitFor()
     await says(panel(page), /Peer host-c is down: no connection to its control port/)
     await until('throughput is shown', async () => /Mbit\/s/.test(await page.getByRole('button', { name: /^Received/ }).innerText()))
   })
@@ -80,9 +80,32 @@ try {
     await source.close()
   })
 
+  // Names are text, whoever wrote them: nothing of them runs, is loaded or becomes an
+  // element, and they break no layout (every tab is measured below).
+  await step('names of a hostile writer are shown as text', async () => {
+    const { page: source, faults: none } = await openPage(context, A)
+    const shown = '<script>taken=1</script><img src=x onerror=taken=1>{{taken=1}} "\'`taken=1` WWWW'
+    for (const [where, title] of [[source, 'Domains and flows'], [page, 'Replications'], [page, 'Demand'], [page, 'Mirrors'], [page, 'Overview']]) {
+      await go(where, title)
+      if (title !== 'Overview') await says(panel(where), shown)
+      assert.equal(await where.locator('main script, main img, main [onerror]').count(), 0, title)
+      assert.equal(await where.evaluate(() => 'taken' in globalThis), false, title)
+      await fits(where, `${title} with hostile names`)
+    }
+    await says(panel(page), /from 4 flows/)
+    await go(source, 'Domains and flows')
+    await says(panel(source), '<img src=x onerror=taken=1>')
+    await shot(source, 'hostile-1280')
+    await source.setViewportSize({ width: 390, height: 844 })
+    await fits(source, 'hostile names at 390 px')
+    await shot(source, 'hostile-390')
+    assert.deepEqual(none, [])
+    await source.close()
+  })
+
   await step('replications move, with plots', async () => {
     await go(page, 'Replications')
-    await page.getByRole('button', { name: /^Plots of video\/v210 from host-a/ }).click()
+    await page.getByRole('button', { name: /^Plots of Camera 1 from host-a/ }).click()
     await page.getByRole('img', { name: /^Throughput: now [\d.]+ Mbit\/s/ }).waitFor()
     await page.getByRole('img', { name: /^Lag behind TAI: now [\d.]+ ms/ }).waitFor()
     await page.getByRole('img', { name: /^Age of the newest grain: now [\d.]+ ms/ }).waitFor()
@@ -214,7 +237,7 @@ try {
       await page.emulateMedia({ colorScheme: scheme, reducedMotion: 'reduce' })
       for (const title of titles) {
         await go(page, title)
-        if (title === 'Replications') await page.getByRole('button', { name: /^Plots of video\/v210 from/ }).click()
+        if (title === 'Replications') await page.getByRole('button', { name: /^Plots of Camera 1 from/ }).click()
         await page.getByText('Reading…').waitFor({ state: 'detached' })
         await fits(page, `${title} at ${width} px`)
         await accessible(page, `${title} at ${width} px in ${scheme}`)

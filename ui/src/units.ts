@@ -64,6 +64,13 @@ export function rate(r: Rate | null | undefined): string {
   return Number.isInteger(value) ? count(value) : value.toFixed(2)
 }
 
+// plain is a name from elsewhere, fit for a line: without what breaks lines or turns
+// the direction of what follows, and not endless.
+export function plain(text: unknown, most = 100): string {
+  const line = [...String(text ?? '').replace(/[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g, '').replace(/[\p{Cc}\p{Zl}\p{Zp}]+/gu, ' ').trim()]
+  return line.length > most ? line.slice(0, most - 1).join('') + '…' : line.join('')
+}
+
 export function few(n: number, one: string, many = one + 's'): string {
   return `${count(n)} ${n === 1 ? one : many}`
 }

@@ -82,6 +82,7 @@ export interface Health {
 
 export interface MirrorFlow {
   flow_id: string
+  label: string
   media_type: string
   format: string
   active: boolean

@@ -28,8 +28,8 @@ const shortest = 800
 // Total is the same over all replications.
 export interface Total {
   at: number
-  incoming: number // bit/s
-  outgoing: number
+  incoming: number | null // bit/s; null while no row's rate is known
+  outgoing: number | null
   lagMs: number | null // the largest
 }
 
@@ -45,8 +45,7 @@ export function createHistory() {
   function take(rows: Replication[], at: number, age: (r: Replication) => number | null) {
     if (at - (totals.value.at(-1)?.at ?? -Infinity) < shortest) return
     const present = new Set<string>()
-    let incoming = 0
-    let outgoing = 0
+    const known: Record<Replication['role'], number[]> = { source: [], destination: [] }
     for (const r of rows) {
       const key = replicationKey(r)
       present.add(key)
@@ -56,8 +55,7 @@ export function createHistory() {
       list.push(sample)
       while (list.length > 0 && list[0]!.at < at - kept) list.shift()
       samples.value.set(key, list)
-      if (r.role === 'source') outgoing += sample.bitsPerSecond ?? 0
-      else incoming += sample.bitsPerSecond ?? 0
+      if (sample.bitsPerSecond !== null) known[r.role].push(sample.bitsPerSecond)
     }
     for (const key of samples.value.keys()) {
       if (present.has(key)) continue
@@ -65,7 +63,8 @@ export function createHistory() {
       last.delete(key)
     }
     const lags = rows.filter((r) => r.role === 'destination' && r.state === 'active').map((r) => r.lag_ms)
-    const total = { at, incoming, outgoing, lagMs: lags.length ? Math.max(...lags) : null }
+    const sum = (role: Replication['role']) => sumOf(known[role], rows.some((r) => r.role === role))
+    const total = { at, incoming: sum('destination'), outgoing: sum('source'), lagMs: lags.length ? Math.max(...lags) : null }
     totals.value = [...totals.value.filter((t) => t.at >= at - kept), total]
     triggerRef(samples)
   }
@@ -79,6 +78,12 @@ export function createHistory() {
 }
 
 export type History = ReturnType<typeof createHistory>
+
+// sumOf adds rates. Rows of which none has a rate yet have no sum; no rows have none
+// to add.
+export function sumOf(rates: number[], rows: boolean): number | null {
+  return rates.length === 0 && rows ? null : rates.reduce((sum, rate) => sum + rate, 0)
+}
 
 // sampleOf compares a row with the one before. Counters that fell are those of a
 // replication that began anew: nothing is known about the time between.

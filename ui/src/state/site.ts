@@ -15,6 +15,7 @@ import type {
 } from '../api/types'
 import { createHistory } from './history'
 import { resource, type Resource } from './resource'
+import { plain } from '../units'
 
 export interface Heard extends AgentEvent {
   at: number // Unix ms
@@ -98,9 +99,9 @@ export function createSite() {
 
   const names = computed(() => {
     const found = new Map<string, string>()
-    for (const m of mirrors.value.value ?? []) for (const f of m.flows) found.set(f.flow_id, f.media_type)
+    for (const m of mirrors.value.value ?? []) for (const f of m.flows) found.set(f.flow_id, plain(f.label) || f.media_type)
     for (const d of inventory.value.value?.domains ?? []) {
-      for (const f of d.flows) found.set(f.flow_id, String(f.flow_def?.label ?? '') || f.media_type)
+      for (const f of d.flows) found.set(f.flow_id, plain(f.flow_def?.label) || f.media_type)
     }
     return found
   })
@@ -121,7 +122,7 @@ export function createSite() {
     streaming,
     run,
     clearEvents: () => (events.value = []),
-    // flowName is a flow's label, or its media type when it is another host's.
+    // flowName is a flow's label, or its media type when it has none.
     flowName: (id: string) => names.value.get(id) ?? '',
     // answering is false while nothing can be read.
     answering: computed(() => replications.error.value === '' || info.error.value === ''),
