@@ -44,7 +44,7 @@ func main() {
 
 func flowOf(name, domain string, number int) mesh.Flow {
 	return mesh.Flow{Name: name, Domain: name, DomainID: domain, ID: fmt.Sprintf("0d9f6c3a-2b71-4f5e-8a64-1c2d3e4f9%03d", number),
-		Options: []string{"--format", "v210", "--width", "320", "--height", "180", "--rate", "50", "--history-ms", "1000"}}
+		Options: []string{"--format", "v210", "--width", "192", "--height", "108", "--rate", "50", "--history-ms", "3000"}}
 }
 
 // site is the plant with the flows on it: a and b send each other one each over
