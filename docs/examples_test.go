@@ -97,6 +97,58 @@ func TestExamples(t *testing.T) {
 	}
 }
 
+// TestEveryOperationHasAnExample: the section of each operation of the OpenAPI
+// document has an example that calls it, and not another one only.
+func TestEveryOperationHasAnExample(t *testing.T) {
+	doc, _ := loadOpenAPI(t)
+	api := read(t, "docs/api.md")
+	for path, item := range doc.Paths.Map() {
+		for method := range item.Operations() {
+			calls := 0
+			for _, command := range examples(section(t, api, "### "+method+" "+path)) {
+				if callsOperation(command, method, path) {
+					calls++
+				}
+			}
+			if calls == 0 {
+				t.Errorf("no example of %s %s calls it", method, path)
+			}
+		}
+	}
+}
+
+var (
+	methodOption = regexp.MustCompile(`-X ([A-Z]+)`)
+	pathSegment  = regexp.MustCompile(`\\\{[a-z_]+\\\}`)
+)
+
+// callsOperation says whether a curl command asks for a method on a path.
+func callsOperation(command, method, path string) bool {
+	asked := "GET"
+	if m := methodOption.FindStringSubmatch(command); m != nil {
+		asked = m[1]
+	}
+	pattern := `\$[AB]` + pathSegment.ReplaceAllString(regexp.QuoteMeta(path), `[^/ ]+`) + `( |$)`
+	return asked == method && regexp.MustCompile(pattern).MatchString(command)
+}
+
+func TestCallsOperation(t *testing.T) {
+	for _, c := range []struct {
+		command, method, path string
+		want                  bool
+	}{
+		{"curl -s $B/api/v1/config | jq .", "GET", "/api/v1/config", true},
+		{"curl -s $B/api/v1/config/env", "GET", "/api/v1/config", false},
+		{"curl -s -X DELETE $B/api/v1/mirrors/$D", "DELETE", "/api/v1/mirrors/{domain_id}", true},
+		{"curl -s $B/api/v1/mirrors/$D", "DELETE", "/api/v1/mirrors/{domain_id}", false},
+		{"curl -s -X POST $B/api/v1/mirrors/$D/$F/rebuild", "DELETE", "/api/v1/mirrors/{domain_id}", false},
+	} {
+		if got := callsOperation(c.command, c.method, c.path); got != c.want {
+			t.Errorf("%+v: %v", c, got)
+		}
+	}
+}
+
 // examples are the curl commands of a text.
 func examples(text string) (commands []string) {
 	for _, m := range regexp.MustCompile(`(?m)^ {4,}(curl .*)$`).FindAllStringSubmatch(text, -1) {

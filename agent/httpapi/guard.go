@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"net/http"
@@ -36,7 +37,7 @@ func (g *guard) check(r *http.Request) error {
 		return nil
 	}
 	if err := g.crossOrigin.Check(r); err != nil {
-		return fmt.Errorf("a page of another site (%s) may not change anything here", origin)
+		return fmt.Errorf("a page of another site (%s) may not change anything here", cmp.Or(origin, site))
 	}
 	// A name that somebody else's DNS points at us looks like one origin to
 	// the browser. Only names that are ours count.

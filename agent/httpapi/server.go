@@ -77,7 +77,7 @@ func (s *Server) Listen() error {
 	if err != nil {
 		return &BindError{Port: s.cfg.Port, Err: err}
 	}
-	s.listener = l
+	s.listener = newCrowd(l, maxConnections, maxFromOne)
 	return nil
 }
 

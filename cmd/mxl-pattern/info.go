@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 
@@ -50,7 +51,7 @@ type rootInfo struct {
 func runInfo(_ context.Context, args []string, t terminal) error {
 	var (
 		fs     = flag.NewFlagSet("info", flag.ContinueOnError)
-		hostID = fs.String("host-id", "", "`host id` whose mirrors are own ones")
+		hostID = fs.String("host-id", os.Getenv("HOST_ID"), "`host id` whose mirrors are own ones; without one no mirror is called a conflict")
 		asJSON = fs.Bool("json", false, "print one JSON object")
 	)
 	positional, err := parseArguments(fs, args, t, "info [options] PATH")
@@ -78,7 +79,7 @@ func gatherInfo(path, hostID string) (rootInfo, error) {
 	info.TAI, _ = mxl.TAIOffset()
 	now := mxl.Now()
 	if one, err := mxl.ScanDomain(path, hostID); err == nil && (one.ID != "" || len(one.Flows) > 0) {
-		info.Domains = append(info.Domains, describeDomain(&one, now))
+		info.Domains = append(info.Domains, describeDomain(&one, hostID, now))
 		return info, nil
 	}
 	snap, err := mxl.ScanRoot(path, hostID)
@@ -86,7 +87,7 @@ func gatherInfo(path, hostID string) (rootInfo, error) {
 		return info, err
 	}
 	for i := range snap.Domains {
-		info.Domains = append(info.Domains, describeDomain(&snap.Domains[i], now))
+		info.Domains = append(info.Domains, describeDomain(&snap.Domains[i], hostID, now))
 	}
 	for _, p := range snap.Problems {
 		info.Problems = append(info.Problems, p.Path+": "+p.Reason)
@@ -94,9 +95,12 @@ func gatherInfo(path, hostID string) (rootInfo, error) {
 	return info, nil
 }
 
-func describeDomain(d *mxl.DomainRecord, now uint64) domainInfo {
+func describeDomain(d *mxl.DomainRecord, hostID string, now uint64) domainInfo {
 	out := domainInfo{ID: d.ID, Label: d.Label, Class: string(d.Class), Path: d.Path, HistoryMS: float64(d.HistoryNS) / 1e6,
 		Source: d.SourceHostID, Owner: d.OwnerHostID, Flows: []flowInfo{}}
+	if hostID == "" && d.Class == mxl.DomainConflict {
+		out.Class = string(mxl.DomainMirror) // whose it is, nobody has said
+	}
 	for i := range d.Flows {
 		out.Flows = append(out.Flows, describeFlow(&d.Flows[i], now))
 	}

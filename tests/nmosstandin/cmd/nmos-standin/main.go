@@ -8,6 +8,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -23,15 +24,17 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
-	if err := run(ctx, os.Args[1:], os.Stdout, os.Stderr); err != nil {
+	switch err := run(ctx, os.Args[1:], os.Stdout, os.Stderr); {
+	case errors.Is(err, flag.ErrHelp):
+	case err != nil:
 		fmt.Fprintln(os.Stderr, "nmos-standin:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, args []string, out, errors io.Writer) error {
+func run(ctx context.Context, args []string, out, complaints io.Writer) error {
 	flags := flag.NewFlagSet("nmos-standin", flag.ContinueOnError)
-	flags.SetOutput(errors)
+	flags.SetOutput(complaints)
 	var o nmosstandin.Options
 	var node nmosstandin.NodeOptions
 	flags.StringVar(&o.Host, "host", "127.0.0.1", "listen `address`")
@@ -57,7 +60,7 @@ func run(ctx context.Context, args []string, out, errors io.Writer) error {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	o.Log = slog.New(slog.NewJSONHandler(errors, nil))
+	o.Log = slog.New(slog.NewJSONHandler(complaints, nil))
 	node.Connection = list(*versions)
 	nodeIDs := list(*ids)
 	for i := range *local + *remote {
