@@ -26,8 +26,8 @@ func writers() []scenario {
 		{name: "writer_other_definition", about: "a writer comes back with another picture height under the same flow id", limit: writerLimit, run: writerDiffers, check: rebuiltAs("origin_config_changed")},
 		{name: "origin_moved", about: "a flow's writer is killed and starts on another host; the old domain stays, then goes", run: originMoves, check: oldDomainGoes},
 		{name: "origin_twice", about: "two hosts write one flow; then the first one stops", run: originTwice},
-		{name: "clock_step_forward", about: "a writer's clock steps forward by 10 s: its indexes jump", run: clockSteps(500)},
-		{name: "clock_step_back", about: "a writer's clock steps back by 10 s: its indexes repeat", run: clockSteps(-500)},
+		{name: "clock_step_forward", about: "a writer's clock steps forward by 10 s: its indexes jump", run: clockSteps(250)},
+		{name: "clock_step_back", about: "a writer's clock steps back by 10 s: its indexes repeat", run: clockSteps(-250)},
 	}
 }
 
@@ -226,7 +226,7 @@ func originTwice(ctx context.Context, r *run) error {
 func clockSteps(by int) func(context.Context, *run) error {
 	return func(ctx context.Context, r *run) error {
 		e := studio.Video
-		e.Options = append(slices.Clone(e.Options), "--jump-at", "150", "--jump-by", fmt.Sprint(by))
+		e.Options = append(slices.Clone(e.Options), "--jump-at", "75", "--jump-by", fmt.Sprint(by))
 		f, paths, err := r.guest(ctx, r.a, e, r.b, r.c)
 		if err != nil {
 			return err
@@ -251,7 +251,7 @@ func clockSteps(by int) func(context.Context, *run) error {
 		for last := ring.Head(); ; {
 			seen := ring.Sync()
 			head := ring.Head()
-			if head < last || head > last+200 {
+			if head < last || head > last+100 {
 				break
 			}
 			if last = head; time.Now().After(deadline) || !f.Writer.Running() {

@@ -63,20 +63,20 @@ type Studio struct {
 	free  map[*plant.Host][]int // receivers
 }
 
-// Essence is what mxl-pattern writes. Every ring holds two seconds, so that a
-// witness that is late on a busy machine misses nothing.
+// Essence is what mxl-pattern writes. Every ring holds four seconds, so that neither
+// an agent nor a witness that is late on a busy machine misses anything.
 type Essence struct {
 	Name     string
 	Discrete bool
 	Options  []string
 }
 
-// The essences of a studio's flows, small, so that all of them fit a small
-// machine: it is the number and the timing that count here.
+// The essences of a studio's flows, small and at 25 a second, so that all of them fit
+// a small machine: it is the number and the timing that count here.
 var (
-	Video = Essence{"video", true, []string{"--format", "v210", "--width", "320", "--height", "36", "--rate", "50", "--history-ms", "2000"}}
-	Audio = Essence{"audio", false, []string{"--format", "audio", "--channels", "2", "--batch", "480", "--history-ms", "2000"}}
-	Data  = Essence{"data", true, []string{"--format", "smpte291", "--rate", "50", "--history-ms", "2000"}}
+	Video = Essence{"video", true, []string{"--format", "v210", "--width", "320", "--height", "36", "--rate", "25", "--history-ms", "4000"}}
+	Audio = Essence{"audio", false, []string{"--format", "audio", "--channels", "2", "--batch", "480", "--history-ms", "4000"}}
+	Data  = Essence{"data", true, []string{"--format", "smpte291", "--rate", "25", "--history-ms", "4000"}}
 )
 
 // Open builds the plant, starts everything in it and waits until every path
