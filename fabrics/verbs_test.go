@@ -101,6 +101,10 @@ func TestVerbsForeignTarget(t *testing.T) {
 	if st := targetOf(p.source, "b"); st.Native || st.Errors != 0 {
 		t.Errorf("%+v", st)
 	}
+	// Who may connect without the secret is decided by this address.
+	if from := p.target.Stats().Peer; from != hosts["ipv4"][0] {
+		t.Errorf("the request comes from %s", from)
+	}
 }
 
 func TestVerbsSamples(t *testing.T) {
