@@ -67,6 +67,7 @@ type Client struct {
 	http      *http.Client
 	transport *http.Transport
 	arriving  atomic.Int64 // bytes of answers beyond modest that are being read
+	answers   answers
 }
 
 // NewClient makes a Client. Close it when done.
@@ -107,7 +108,7 @@ func (c *Client) Inventory(ctx context.Context, controlURL string) (*Inventory, 
 	if err != nil {
 		return nil, err
 	}
-	return ParseInventory(body)
+	return c.answers.read(controlURL, body)
 }
 
 // Replicate asks a source to send a flow. With a *StatusError the answer
