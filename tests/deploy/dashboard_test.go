@@ -2,14 +2,10 @@ package deploy
 
 import (
 	"encoding/json"
-	"slices"
 	"strings"
 	"testing"
 
-	"github.com/prometheus/prometheus/promql/parser"
 	"sigs.k8s.io/yaml"
-
-	"github.com/mxl-stack/mxl-fabrics-agent/metrics"
 )
 
 func TestDashboard(t *testing.T) {
@@ -108,53 +104,4 @@ func TestGrafanaProvisioning(t *testing.T) {
 	if !mounted {
 		t.Errorf("dashboards %+v are not mounted there", dashboards)
 	}
-}
-
-// notShown are series that no panel and no alert asks for: settings that stand in
-// /api/v1/config too, a fixed threshold, and a depth that is only read beside a
-// profile.
-var notShown = []string{
-	"completion_queue_depth", "fabric_requested_ack_timeout_seconds", "fabric_requested_retry_count", "transfer_stall_threshold_seconds",
-}
-
-// Every series of the agent is somewhere to be seen.
-func TestEverySeriesIsShown(t *testing.T) {
-	panels, err := DashboardQueries(root)
-	if err != nil {
-		t.Fatal(err)
-	}
-	alerts, err := AlertQueries(root)
-	if err != nil {
-		t.Fatal(err)
-	}
-	asked := make(map[string]bool)
-	for _, q := range append(panels, alerts...) {
-		tree, err := parser.NewParser(parser.Options{}).ParseExpr(q.Expr)
-		if err != nil {
-			t.Fatalf("%s: %v", q.Where, err)
-		}
-		for _, name := range selected(tree) {
-			asked[name] = true
-		}
-	}
-	for _, s := range metrics.All() {
-		seen := asked[s.Name]
-		for _, suffix := range []string{"_bucket", "_sum", "_count"} {
-			seen = seen || s.Kind == metrics.Histogram && asked[s.Name+suffix]
-		}
-		if excused := slices.Contains(notShown, strings.TrimPrefix(s.Name, metrics.Prefix)); seen == excused {
-			t.Errorf("%s: seen %v, named as not shown %v", s.Name, seen, excused)
-		}
-	}
-}
-
-// selected are the names of the series that an expression reads.
-func selected(tree parser.Expr) (names []string) {
-	parser.Inspect(tree, func(n parser.Node, _ []parser.Node) error {
-		if v, ok := n.(*parser.VectorSelector); ok {
-			names = append(names, v.Name)
-		}
-		return nil
-	})
-	return names
 }
