@@ -240,7 +240,7 @@ func (a *Agent) postReplication(w http.ResponseWriter, r *http.Request) {
 	}
 	said := answer
 	said.OriginHead = nil // another one every time; that alone is no event
-	if a.announced.differs(req.FlowID+"/"+req.DestHostID, said) {
+	if differs(&a.announced, req.FlowID+"/"+req.DestHostID, said) {
 		a.hub.Publish(httpapi.EventReplication, answer.ReplicationID+"/"+req.DestHostID, answer)
 	}
 	httpapi.WriteJSON(w, status, answer)

@@ -70,11 +70,11 @@ type lastSaid struct {
 // maxSaid bounds the memory of subjects that others name.
 const maxSaid = 16384
 
-// differs takes a value that can be compared with ==.
-func (l *lastSaid) differs(subject string, value any) bool {
+// differs says whether this is news about the subject, and remembers it.
+func differs[T comparable](l *lastSaid, subject string, value T) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if before, known := l.said[subject]; known && before == value {
+	if before, known := l.said[subject].(T); known && before == value {
 		return false
 	}
 	if l.said == nil || len(l.said) >= maxSaid {
@@ -100,12 +100,12 @@ func (a *Agent) publish(cfg *config.Config, facts passFacts, p plan) {
 
 func (a *Agent) publishEvents(facts passFacts) {
 	revision := a.scanner.Snapshot().Revision
-	if a.announced.differs("inventory", revision) {
+	if differs(&a.announced, "inventory", revision) {
 		a.hub.Publish(httpapi.EventInventory, "revision", revision)
 	}
 	for i := range facts.Peers {
 		row := rowOfPeer(&facts.Peers[i])
-		if a.announced.differs("peer/"+row.HostID, row) {
+		if differs(&a.announced, "peer/"+row.HostID, row) {
 			a.hub.Publish(httpapi.EventPeer, row.HostID, row)
 		}
 	}
