@@ -58,12 +58,13 @@ func endure(ctx context.Context, binaries, logs string, duration time.Duration) 
 	for _, p := range s.Paths() {
 		marks[p] = p.Mark()
 	}
-	began := time.Now()
+	began, waited := time.Now(), studio.Pressure()
 	history, err := watch(ctx, s, marks, duration)
 	if err != nil {
 		return err
 	}
 	o := outcome{Seconds: time.Since(began).Seconds(), Hosts: len(s.Hosts), Flows: len(s.Flows), Paths: len(s.Paths())}
+	o.Crowded = float64(studio.Pressure()-waited) / float64(time.Since(began))
 	for _, p := range s.Paths() {
 		o.take(p.Name, p.Since(marks[p]))
 	}

@@ -22,6 +22,7 @@ const (
 	countLimit  = 0.2   // descriptors or threads a minute
 	linesLimit  = 6.0   // lines of log a minute, in a plant where nothing happens; but those of stalls
 	noTimeLimit = 300 * time.Millisecond
+	crowded     = 0.8 // see outcome.Crowded
 )
 
 // outcome is what came of a run.
@@ -34,6 +35,7 @@ type outcome struct {
 	LostOn              []string
 	LongestPause        time.Duration
 	LongestSleep        time.Duration // of a witness: the machine gave it no time
+	Crowded             float64       // share of the time that some program waited for a processor
 	agents              []growth
 }
 
@@ -72,8 +74,8 @@ func (o *outcome) print(out io.Writer) {
 		fmt.Fprintf(out, "%-10s %12.1f ± %7.1f %14.3f ± %7.3f %10.3f ± %7.3f %14.2f %8.2f ± %7.2f %12.1f\n", g.Host, g.RSS.PerMinute, g.RSS.Error,
 			g.Descriptors.PerMinute, g.Descriptors.Error, g.Threads.PerMinute, g.Threads.Error, g.LinesPerMinute, g.Lines.PerMinute, g.Lines.Error, g.StallsPerMinute)
 	}
-	fmt.Fprintf(out, "\nendurance: %.0f s, %d grains and samples verified, %d lost, %d bad; %d left out by writers that were late; longest pause between two grains %.0f ms\n",
-		o.Seconds, o.Verified, o.Lost, o.Bad, o.LeftOut, float64(o.LongestPause.Milliseconds()))
+	fmt.Fprintf(out, "\nendurance: %.0f s, %d grains and samples verified, %d lost, %d bad; %d left out by writers that were late; longest pause between two grains %.0f ms; processors wanted in vain %.0f %% of the time\n",
+		o.Seconds, o.Verified, o.Lost, o.Bad, o.LeftOut, float64(o.LongestPause.Milliseconds()), 100*o.Crowded)
 }
 
 // save writes the figures, flat.
@@ -81,6 +83,7 @@ func (o *outcome) save(path string) error {
 	out := map[string]any{
 		"seconds": o.Seconds, "hosts": o.Hosts, "flows": o.Flows, "paths": o.Paths, "verified": o.Verified, "lost": o.Lost, "bad": o.Bad,
 		"left_out_by_writers": o.LeftOut, "longest_pause_ms": o.LongestPause.Milliseconds(), "longest_witness_sleep_ms": o.LongestSleep.Milliseconds(),
+		"processors_wanted_in_vain": o.Crowded,
 		"rss_slope_kib_per_min":     o.steepest(func(g growth) slope { return g.RSS }).PerMinute,
 		"rss_slope_error":           o.steepest(func(g growth) slope { return g.RSS }).Error,
 		"descriptors_slope_per_min": o.steepest(func(g growth) slope { return g.Descriptors }).PerMinute,
@@ -113,8 +116,9 @@ func (o *outcome) verdict() error {
 	}
 	if o.Lost > 0 {
 		err := fmt.Errorf("lost %s", strings.Join(o.LostOn, ", "))
-		if o.LongestSleep > noTimeLimit {
-			err = fmt.Errorf("%w (the machine gave a reader no time for %d ms)", err, o.LongestSleep.Milliseconds())
+		if o.LongestSleep > noTimeLimit || o.Crowded > crowded {
+			err = fmt.Errorf("%w (the machine gave a reader no time for %d ms, processors were wanted in vain %.0f %% of the time)", err,
+				o.LongestSleep.Milliseconds(), 100*o.Crowded)
 		}
 		errs = append(errs, err)
 	}

@@ -5,9 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/mxl-stack/mxl-fabrics-agent/tests/mesh"
@@ -151,9 +148,9 @@ const (
 func (sc *scenario) once(ctx context.Context, s *studio.Studio, random *rand.Rand, into *result) {
 	for try := 0; ; try++ {
 		one := &result{Scenario: sc.name, Limit: sc.limit}
-		waited, began := pressure(), time.Now()
+		waited, began := studio.Pressure(), time.Now()
 		still := sc.try(ctx, s, random, one)
-		share := float64(pressure()-waited) / float64(time.Since(began))
+		share := float64(studio.Pressure()-waited) / float64(time.Since(began))
 		one.judge()
 		if len(one.Failures) == 0 || still < stoodStill && share < crowded || try == mostRepeats || ctx.Err() != nil {
 			into.add(one)
@@ -163,22 +160,6 @@ func (sc *scenario) once(ctx context.Context, s *studio.Studio, random *rand.Ran
 		into.StoodStill = max(into.StoodStill, still)
 		into.Crowded = max(into.Crowded, share)
 	}
-}
-
-// pressure is for how long so far some program waited for a processor; 0 where the
-// kernel does not tell.
-func pressure() time.Duration {
-	text, err := os.ReadFile("/proc/pressure/cpu")
-	if err != nil {
-		return 0
-	}
-	line, _, _ := strings.Cut(string(text), "\n")
-	_, total, _ := strings.Cut(line, "total=")
-	microseconds, err := strconv.ParseInt(total, 10, 64)
-	if err != nil {
-		return 0
-	}
-	return time.Duration(microseconds) * time.Microsecond
 }
 
 // try runs a scenario once and tells for how long a witness got no time.
