@@ -87,6 +87,7 @@ export interface MirrorFlow {
   format: string
   active: boolean
   state: string
+  removal_error: string
   health: Health
 }
 
@@ -102,6 +103,7 @@ export interface Mirror {
   readers: Reader[]
   readers_known: boolean
   readers_error: string
+  removal_error: string
   flows: MirrorFlow[]
 }
 
