@@ -25,7 +25,7 @@ const (
 	// carrierPoll is how often the carrier of the devices in use is read: the
 	// kernel holds back the message that a carrier went for up to a second
 	// (net/core/link_watch.c), while sysfs tells at once.
-	carrierPoll = 100 * time.Millisecond
+	carrierPoll = 50 * time.Millisecond
 )
 
 // LinkWatch knows the network interfaces of this host and looks again when
