@@ -186,7 +186,7 @@ func hostOf(target string) string {
 // host or scheme is not followed.
 func sameHostLocation(target, location string) string {
 	base, err := url.Parse(target)
-	if err != nil {
+	if err != nil || base.Host == "" {
 		return ""
 	}
 	ref, err := url.Parse(location)
