@@ -56,6 +56,10 @@ func (r *rows) histogram(f family, b Buckets, labels ...string) {
 // add gathers a sample of a family that may have several rows with the same
 // labels; how says what becomes of them.
 func (r *rows) add(f family, how func(a, b float64) float64, value float64, labels ...string) {
+	if m, ok := r.to.(merger); ok {
+		m.merge(f, r.perFlow, how, value, labels)
+		return
+	}
 	if r.sums[f] == nil {
 		r.sums[f] = make(map[string]*sample)
 	}

@@ -8,6 +8,11 @@ type sink interface {
 	histogram(f family, perFlow bool, b Buckets, labels []string)
 }
 
+// merger is a sink that makes one sample of several with the same labels itself.
+type merger interface {
+	merge(f family, perFlow bool, how func(a, b float64) float64, value float64, labels []string)
+}
+
 // channel is the sink of a prometheus.Registry.
 type channel struct {
 	page *Page
