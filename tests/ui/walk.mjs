@@ -173,8 +173,30 @@ try {
     assert.equal(await config('MIRROR_STALE_MS'), '3000')
   })
 
-  await step('an invalid setting changes nothing and is told', async () => {
+  await step('an edit that is made while another is saved stays', async () => {
+    let read
+    const asked = new Promise((resolve) => (read = resolve))
+    let answer
+    const held = new Promise((resolve) => (answer = resolve))
+    await page.route('**/api/v1/config', async (route) => {
+      if (route.request().method() === 'GET') {
+        read()
+        await held
+      }
+      await route.continue()
+    })
+    await setting('MIRROR_GRACE_S').fill('11')
+    await save()
+    await asked // saved, and the page reads the configuration anew
     await setting('MIRROR_STALE_MS').fill('soon')
+    answer()
+    await until('the save is over', async () => (await page.getByRole('button', { name: /^Save/, disabled: false }).count()) === 1)
+    await page.unroute('**/api/v1/config')
+    assert.equal(await config('MIRROR_GRACE_S'), '11')
+    assert.equal(await setting('MIRROR_STALE_MS').inputValue(), 'soon')
+  })
+
+  await step('an invalid setting changes nothing and is told', async () => {
     await save()
     await says(page.getByRole('alert'), /Nothing was changed: MIRROR_STALE_MS="soon": must be a decimal integer/)
     assert.equal(await config('MIRROR_STALE_MS'), '3000')

@@ -85,19 +85,26 @@ export function useSettings(site: Site) {
     }
   }
 
+  // forget drops the edits of a deed. Those that were made while it ran stay.
+  function forget(before: Map<string, string>) {
+    for (const [name, text] of before) if (edits.get(name) === text) edits.delete(name)
+  }
+
   async function save() {
-    const patch: Record<string, unknown> = {}
-    for (const [name, text] of edits) patch[name] = text
-    const n = edits.size
-    if (await deed('PUT', '/api/v1/config', JSON.stringify(patch), `${n === 1 ? 'One setting was' : `${n} settings were`} saved.`)) edits.clear()
+    const sent = new Map(edits)
+    const n = sent.size
+    const patch = JSON.stringify(Object.fromEntries(sent))
+    if (await deed('PUT', '/api/v1/config', patch, `${n === 1 ? 'One setting was' : `${n} settings were`} saved.`)) forget(sent)
   }
 
   const reset = async (s: Shown) => {
-    if (await deed('PUT', '/api/v1/config', JSON.stringify({ [s.name]: null }), `${s.name} is at its default again.`)) edits.delete(s.name)
+    const before = new Map([...edits].filter(([name]) => name === s.name))
+    if (await deed('PUT', '/api/v1/config', JSON.stringify({ [s.name]: null }), `${s.name} is at its default again.`)) forget(before)
   }
 
   async function take(document: string, name: string) {
-    if (await deed('POST', '/api/v1/config/import', document, `${name} was imported.`)) edits.clear()
+    const before = new Map(edits)
+    if (await deed('POST', '/api/v1/config/import', document, `${name} was imported.`)) forget(before)
   }
 
   return { shown, edits, edit, busy, message, restart, save, reset, take, discard: () => (edits.clear(), (message.value = null)) }
