@@ -22,6 +22,9 @@ const (
 	// restartQuiet is how long no flow may have moved before one: whatever runs
 	// would lose what comes until its connection stands again.
 	restartQuiet = 2 * time.Second
+	// movedEvery is how often it is looked at whether flows move while no restart
+	// is due.
+	movedEvery = time.Second
 )
 
 // errRestart ends Run for a restart in place.
@@ -64,11 +67,12 @@ func (r Restart) Give(environ []string) ([]string, error) {
 // restarts is what the agent knows of restarts in place. Once it runs only the
 // reconcile loop touches it, until Run has returned.
 type restarts struct {
-	last    Restart // of the process before; the next one when wanted
-	wanted  bool
-	moved   uint64 // grains and transfers of all lanes, in and out
-	movedAt time.Time
-	waits   string // why a restart waits, as last logged
+	last     Restart // of the process before; the next one when wanted
+	wanted   bool
+	moved    uint64 // grains and transfers of all lanes, in and out
+	movedAt  time.Time
+	lookedAt time.Time // when moved was added up
+	waits    string    // why a restart waits, as last logged
 }
 
 // Restarted tells the agent, before Start, that its process has restarted in
@@ -110,10 +114,17 @@ func restartStep(f restartFacts) (now bool, waits string) {
 // restartInPlace ends Run when a restart would find an address that is wanted and
 // nothing runs that it would disturb.
 func (a *Agent) restartInPlace(ctx context.Context, now time.Time) {
+	if a.late.canRescan {
+		return
+	}
 	r := &a.restarts
 	visible := a.late.tend(ctx, a.poke)
-	if moved := a.moved(); moved != r.moved {
-		r.moved, r.movedAt = moved, now
+	// Adding up is work on a host with many flows: often only while it matters.
+	if len(visible) > 0 || now.Sub(r.lookedAt) >= movedEvery {
+		r.lookedAt = now
+		if moved := a.moved(); moved != r.moved {
+			r.moved, r.movedAt = moved, now
+		}
 	}
 	due, waits := restartStep(restartFacts{Visible: visible, Last: r.last.At, MovedAt: r.movedAt, Now: now})
 	if !due {
