@@ -50,7 +50,7 @@ func endure(ctx context.Context, binaries, logs string, duration time.Duration) 
 		return err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	if err := warmUp(ctx, s, min(duration/4, warmUpMost)); err != nil {
+	if err := warmUp(ctx, s, min(max(duration/5, warmUpLeast), warmUpMost)); err != nil {
 		return err
 	}
 	fmt.Printf("endurance: three hosts, %d flows on %d paths, for %v, logs in %s\n", len(s.Flows), len(s.Paths()), duration, logs)
@@ -84,9 +84,12 @@ func endure(ctx context.Context, binaries, logs string, duration time.Duration) 
 	return o.verdict()
 }
 
-// warmUpMost is the time before the first look: pools fill, rings are touched
-// once, the runtime finds its heap size.
-const warmUpMost = 30 * time.Second
+// The time before the first look: pools fill, rings are touched once, and the
+// runtime takes minutes to find its heap's size.
+const (
+	warmUpLeast = 20 * time.Second
+	warmUpMost  = 2 * time.Minute
+)
 
 // warmUp lets everything run for a while.
 func warmUp(ctx context.Context, s *studio.Studio, d time.Duration) error {
