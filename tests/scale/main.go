@@ -30,7 +30,7 @@ const (
 	// limitExponent is how fast a cost may grow: the slope of its logarithm over
 	// that of the number of flows. Sorting and caches that no longer hold everything
 	// are what is allowed above 1.
-	limitExponent = 1.1
+	limitExponent = 1.15
 	// busyPercent is from where on an event is not judged: what the agent does until
 	// the clients of a busy machine have heard of it is most of its cost then.
 	busyPercent = 75.0

@@ -54,9 +54,11 @@ func newPlant(program string, hosts int) (*plant, error) {
 	return p, nil
 }
 
-// write makes local domains of twenty flows, each held by a writer.
+// write makes local domains of a hundred flows, each held by a writer. An open domain
+// takes one of the 128 inotify instances of a user.
 func (p *plant) write(flows int) error {
-	const each = 20
+	const each = 100
+	var d *mxl.Domain
 	for f := range flows {
 		dir := filepath.Join(p.root, fmt.Sprintf("local-%d", f/each))
 		if f%each == 0 {
@@ -67,10 +69,10 @@ func (p *plant) write(flows int) error {
 			if err := os.WriteFile(filepath.Join(dir, "domain_def.json"), []byte(text), 0o644); err != nil {
 				return err
 			}
-		}
-		d, err := mxl.OpenDomain(dir)
-		if err != nil {
-			return err
+			var err error
+			if d, err = mxl.OpenDomain(dir); err != nil {
+				return err
+			}
 		}
 		w, _, err := d.CreateDiscreteWriter([]byte(measured.Definition(measured.ID("written", f/each, f+1))), mxl.FlowOptions{})
 		if err != nil {
@@ -126,7 +128,7 @@ func (p *plant) costs(ctx context.Context, steady time.Duration) ([]cost, error)
 	if err := measured.Pause(ctx, 6*time.Second); err != nil {
 		return nil, err
 	}
-	list, err := p.idle(ctx, steady)
+	core, list, err := p.idle(ctx, steady)
 	if err != nil {
 		return nil, err
 	}
@@ -134,14 +136,14 @@ func (p *plant) costs(ctx context.Context, steady time.Duration) ([]cost, error)
 	for _, doc := range []struct{ name, path string }{
 		{"metrics", "/metrics"}, {"mirrors", "/api/v1/mirrors"}, {"inventory", "/api/v1/inventory"},
 	} {
-		value, err := p.perDeed(40, func() error { _, err := p.agent.Get(ctx, doc.path); return err })
+		value, err := p.perDeed(core, 40, func() error { _, err := p.agent.Get(ctx, doc.path); return err })
 		if err != nil {
 			return nil, err
 		}
 		out = append(out, cost{doc.name + "_cpu_ms", value})
 	}
 	change := 0
-	value, err := p.perDeed(20, func() error {
+	value, err := p.perDeed(core, 20, func() error {
 		change++
 		return streams.Change(ctx, p.root, change)
 	})
@@ -154,36 +156,37 @@ func (p *plant) costs(ctx context.Context, steady time.Duration) ([]cost, error)
 
 // idle gives the agent's share of a core while nothing but heads changes, and what a
 // pass and a scan take of it.
-func (p *plant) idle(ctx context.Context, span time.Duration) ([]cost, error) {
+func (p *plant) idle(ctx context.Context, span time.Duration) (float64, []cost, error) {
 	before, err := p.agent.Work(ctx, "tick_cpu", "inventory_scan_cpu")
 	if err != nil {
-		return nil, err
+		return 0, nil, err
 	}
 	began := time.Now()
 	used, err := p.agent.CPUTime()
 	if err != nil {
-		return nil, err
+		return 0, nil, err
 	}
 	if err := measured.Pause(ctx, span); err != nil {
-		return nil, err
+		return 0, nil, err
 	}
 	usedAfter, err := p.agent.CPUTime()
 	if err != nil {
-		return nil, err
+		return 0, nil, err
 	}
 	core := (usedAfter - used).Seconds() / time.Since(began).Seconds()
 	after, err := p.agent.Work(ctx, "tick_cpu", "inventory_scan_cpu")
 	if err != nil {
-		return nil, err
+		return 0, nil, err
 	}
 	_, pass := after[0].Since(before[0])
 	_, scan := after[1].Since(before[1])
-	return []cost{{"steady_cpu_core_percent", 100 * core}, {"pass_cpu_ms", pass}, {"scan_cpu_ms", scan}}, nil
+	return core, []cost{{"steady_cpu_core_percent", 100 * core}, {"pass_cpu_ms", pass}, {"scan_cpu_ms", scan}}, nil
 }
 
 // perDeed is the agent's processor time for one of several deeds that follow one
-// another at once, in ms, with what it does beside them.
-func (p *plant) perDeed(times int, deed func() error) (float64, error) {
+// another at once, in ms, without the share of a core that it uses when idle.
+func (p *plant) perDeed(idle float64, times int, deed func() error) (float64, error) {
+	began := time.Now()
 	before, err := p.agent.CPUTime()
 	if err != nil {
 		return 0, err
@@ -194,5 +197,6 @@ func (p *plant) perDeed(times int, deed func() error) (float64, error) {
 		}
 	}
 	after, err := p.agent.CPUTime()
-	return measured.Milliseconds(after-before) / float64(times), err
+	used := after - before - time.Duration(idle*float64(time.Since(began)))
+	return max(0, measured.Milliseconds(used)/float64(times)), err
 }
