@@ -66,6 +66,7 @@ type destination struct {
 	linger   int64
 
 	native    bool
+	rounds    bool // immediates carry the round
 	pipelined bool
 	window    int // transfers in flight at most
 	reserved  int // completions set aside for it
@@ -113,6 +114,15 @@ func (d *destination) push(t transfer, batchFrom, batchTo int) {
 
 // token comes back with every completion of the connection.
 func (d *destination) token() uint64 { return uint64(d.serial)<<32 | 1 }
+
+// grainImmediate is the immediate of slices up to end of index, as the target knows it.
+func (d *destination) grainImmediate(slot, end int, index uint64) uint32 {
+	imm := newGrainImmediate(slot, end)
+	if d.rounds {
+		imm = imm.inRound(index, uint64(len(d.info.Regions)))
+	}
+	return uint32(imm)
+}
 
 // setDestination adds d or puts it in the place of the one with its key.
 func (l *sourceLane) setDestination(d *destination) {
@@ -229,6 +239,7 @@ func (l *sourceLane) connected(d *destination, data []byte, now int64) {
 	peer, native := readSignature(data)
 	d.native = native && d.info.Native > 0
 	d.window = 1
+	d.rounds = d.native && peer.rounds
 	d.pipelined = false
 	if d.native {
 		limit := min(int(peer.receives), int(d.info.Native))

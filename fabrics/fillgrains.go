@@ -92,7 +92,7 @@ func (l *sourceLane) sendGrain(d *destination, s grainStep, now int64) {
 		l.writes.Add(d.endpoint, d.token(), region.Addr+w.offset, region.RKey)
 		l.writes.Segment(memory, w.offset, w.length)
 		if w.immediate {
-			l.writes.Immediate(uint32(newGrainImmediate(slot, s.end)))
+			l.writes.Immediate(d.grainImmediate(slot, s.end, index))
 		}
 	}
 	d.push(transfer{

@@ -14,6 +14,22 @@ func newGrainImmediate(slot, slices int) grainImmediate {
 	return grainImmediate(uint32(slot)&0xffff | uint32(slices)<<16)
 }
 
+// inRound gives an immediate between two of ours, of a ring of depth slots, the round
+// of index besides: how often the ring was full before, as far as slots leave room.
+// It tells the grain that was meant from the one whose header landed in its place,
+// because the writer came round before the packets were sent again. Without room it
+// is the plain one.
+func (i grainImmediate) inRound(index, depth uint64) grainImmediate {
+	return newGrainImmediate(int(uint64(i.slot())+depth*roundOf(index, depth)), i.slices())
+}
+
+// outOfRound takes it apart again.
+func (i grainImmediate) outOfRound(depth uint64) (plain grainImmediate, round uint64) {
+	return newGrainImmediate(i.slot()%int(depth), i.slices()), uint64(i.slot()) / depth
+}
+
+func roundOf(index, depth uint64) uint64 { return index / depth % (maxRegions / depth) }
+
 func (i grainImmediate) slot() int   { return int(i & 0xffff) }
 func (i grainImmediate) slices() int { return int(i >> 16) }
 

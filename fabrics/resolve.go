@@ -45,7 +45,7 @@ func (l *sourceLane) resolved(d *destination, serial uint32, e *ofi.Endpoint, er
 		err = e.Bind(l.events, l.queue, l.spare)
 	}
 	if err == nil {
-		err = e.Connect(d.info.Address, signature{instance: l.instance, secret: d.info.Secret}.bytes())
+		err = e.Connect(d.info.Address, signature{instance: l.instance, secret: d.info.Secret, rounds: d.info.Native > 0}.bytes())
 	}
 	if err != nil {
 		l.disconnect(d, err, now)

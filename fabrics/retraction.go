@@ -84,7 +84,7 @@ func (l *sourceLane) sendRetraction(d *destination, index uint64, now int64) {
 		l.writes.Add(d.endpoint, d.token(), region.Addr+w.offset, region.RKey)
 		l.writes.Segment(d.buffers.region, offset, w.length)
 		if w.immediate {
-			l.writes.Immediate(uint32(newGrainImmediate(slot, 0)))
+			l.writes.Immediate(d.grainImmediate(slot, 0, index))
 		}
 	}
 	d.push(transfer{index: index, posted: now, writes: len(list), retraction: true}, from, l.writes.Len())

@@ -6,14 +6,16 @@ import "encoding/binary"
 // is short enough for verbs' 55 bytes; the SDK ignores it (MXL Fabrics reference
 // §11.1).
 //
-//	0 "MXFA" | 4 u8 version | 5 u8 receives | 6 u64 instance, little-endian | 14 secret
+//	0 "MXFA" | 4 u8 version | 5 u8 receives | 6 u64 instance, little-endian | 14 secret | 30 u8 rounds
 //
 // instance is the same for every connection of one source lane: a target replaces
 // a connection that the same lane opens again. The secret is the one of the target's
-// TargetInfo; sources of early versions end before it.
+// TargetInfo; rounds is 1 where immediates may carry a round (grainImmediate). Early
+// versions end before either.
 const (
 	signatureLen     = 14
 	signatureSecret  = signatureLen + len(secret{})
+	signatureRounds  = signatureSecret + 1
 	signatureVersion = 1
 )
 
@@ -23,15 +25,19 @@ type signature struct {
 	receives uint8 // immediates the sender of the signature takes in flight
 	instance uint64
 	secret   secret // of the target, from a source
+	rounds   bool   // its sender knows rounds in immediates
 }
 
 func (s signature) bytes() []byte {
-	b := make([]byte, signatureSecret)
+	b := make([]byte, signatureRounds)
 	copy(b, signatureMagic[:])
 	b[4] = signatureVersion
 	b[5] = s.receives
 	binary.LittleEndian.PutUint64(b[6:], s.instance)
 	copy(b[signatureLen:], s.secret[:])
+	if s.rounds {
+		b[signatureSecret] = 1
+	}
 	return b
 }
 
@@ -44,5 +50,6 @@ func readSignature(data []byte) (signature, bool) {
 	if len(data) >= signatureSecret {
 		s.secret = secret(data[signatureLen:signatureSecret])
 	}
+	s.rounds = len(data) >= signatureRounds && data[signatureSecret] == 1
 	return s, true
 }

@@ -15,6 +15,7 @@ func FuzzSignature(f *testing.F) {
 	f.Add([]byte("MXFA"), true)
 	known := secret{1, 2, 3}
 	f.Add(signature{secret: known}.bytes(), true)
+	f.Add(signature{secret: known, rounds: true}.bytes(), true)
 	f.Fuzz(func(t *testing.T, data []byte, secretOnly bool) {
 		s, ok := readSignature(data)
 		if !ok && s != (signature{}) {
@@ -24,7 +25,7 @@ func FuzzSignature(f *testing.F) {
 			if again, ok := readSignature(s.bytes()); !ok || again != s {
 				t.Fatalf("%+v reads back as %+v, %v", s, again, ok)
 			}
-			if n := min(len(data), signatureSecret); !bytes.Equal(s.bytes()[:signatureLen], data[:signatureLen]) || n == signatureSecret && !bytes.Equal(s.bytes(), data[:n]) {
+			if n := min(len(data), signatureSecret); !bytes.Equal(s.bytes()[:signatureLen], data[:signatureLen]) || n == signatureSecret && !bytes.Equal(s.bytes()[:n], data[:n]) {
 				t.Fatalf("%x is written as %x", data, s.bytes())
 			}
 		}

@@ -28,12 +28,18 @@ func late(index, head, ring uint64, rate mxl.Rational) bool {
 // header that has landed there (MXL Fabrics reference §6.3). An error means that
 // nothing was published.
 func (l *targetLane) commitGrain(imm grainImmediate) error {
-	w := l.cfg.Discrete
+	w, c := l.cfg.Discrete, &l.connection
+	round := uint64(0)
+	if c.rounds {
+		imm, round = imm.outOfRound(w.Depth())
+	}
 	if uint64(imm.slot()) >= w.Depth() {
 		return fmt.Errorf("slot %d of a ring of %d", imm.slot(), w.Depth())
 	}
-	c := &l.connection
 	header := w.Header(imm.slot())
+	if c.rounds && header.Index != undefinedIndex && roundOf(header.Index, w.Depth()) != round {
+		return errLate // the initiator takes back what is mixed, or sends what it is
+	}
 	if c.head != undefinedIndex && header.Index < c.head {
 		if retraction(imm, header, w.SlotOf(header.Index)) {
 			return l.retracted(imm.slot(), header.Index)

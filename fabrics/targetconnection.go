@@ -26,6 +26,7 @@ type targetConnection struct {
 	deadline int64 // of the handshake
 	native   bool
 	instance uint64 // of a native initiator
+	rounds   bool   // its immediates carry them
 
 	head   uint64 // last index committed from it
 	slices int
@@ -38,6 +39,7 @@ type connectionRequest struct {
 	from     netip.Addr // invalid when the provider does not say
 	native   bool
 	instance uint64
+	rounds   bool
 	secret   secret
 }
 
@@ -52,7 +54,7 @@ func (l *targetLane) handle(e *ofi.Event) {
 		r := &connectionRequest{info: e.Request}
 		var s signature
 		if s, r.native = readSignature(e.Data); r.native {
-			r.instance, r.secret = s.instance, s.secret
+			r.instance, r.rounds, r.secret = s.instance, s.rounds, s.secret
 		}
 		if ap, err := decodeSockaddr(e.Request.Peer()); err == nil {
 			r.from = ap.Addr()
@@ -139,6 +141,7 @@ func (l *targetLane) accept(r *connectionRequest) {
 		state:    connectionAccepting,
 		native:   r.native,
 		instance: r.instance,
+		rounds:   r.rounds,
 		deadline: l.now() + int64(handshakeLimit),
 		head:     undefinedIndex,
 	}
@@ -184,7 +187,7 @@ func (l *targetLane) openConnection(c *targetConnection, request *ofi.Info) (err
 		}
 	}
 	// The SDK's target answers with one zero byte; a signature serves as well.
-	return c.endpoint.Accept(signature{receives: nativeReceives, instance: l.target.ID}.bytes())
+	return c.endpoint.Accept(signature{receives: nativeReceives, instance: l.target.ID, rounds: true}.bytes())
 }
 
 // smallQueue is the depth of a queue that is bound and never read.

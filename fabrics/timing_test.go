@@ -243,7 +243,7 @@ func TestCommandsRunInOrder(t *testing.T) {
 }
 
 func TestSignature(t *testing.T) {
-	in := signature{receives: 64, instance: 1<<63 + 5, secret: newSecret()}
+	in := signature{receives: 64, instance: 1<<63 + 5, secret: newSecret(), rounds: true}
 	b := in.bytes()
 	if len(b) > 55 {
 		t.Errorf("%d bytes do not fit verbs' connection data", len(b))
@@ -252,6 +252,10 @@ func TestSignature(t *testing.T) {
 		t.Errorf("%+v, %v", out, ok)
 	}
 	early := in
+	early.rounds = false
+	if out, ok := readSignature(append(b[:signatureSecret:signatureSecret], 0, 0)); !ok || out != early {
+		t.Errorf("without rounds: %+v, %v", out, ok)
+	}
 	early.secret = secret{}
 	if out, ok := readSignature(b[:signatureLen]); !ok || out != early {
 		t.Errorf("without a secret: %+v, %v", out, ok)

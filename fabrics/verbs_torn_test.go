@@ -64,8 +64,8 @@ func TestVerbsTornGrain(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.arrives(t, torn+depth, mxl.AllSlices)
-	// The header that was sent was the later grain's, so that those which flew with the
-	// torn one came late, and were left out.
+	// The header that was sent was the later grain's, which the round in the immediate
+	// tells from the torn one: nothing of it was published.
 	src, st := targetOf(p.source, "b"), p.target.Stats()
 	if src.Torn != 1 || src.Errors+st.Errors != 0 || st.BadImmediates > nativeGrains-1 || src.Connections != 1 {
 		t.Errorf("source: %d torn, %d errors, %d connections; target: %d errors, %q, %d bad immediates",
