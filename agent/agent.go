@@ -307,7 +307,7 @@ func (a *Agent) scheduling() fabrics.Scheduling {
 func (a *Agent) openTarget(s targetSetup) (targetLane, error) {
 	return fabrics.OpenTarget(fabrics.TargetConfig{
 		Discrete: s.Writer.Discrete, Continuous: s.Writer.Continuous, FlowID: s.Flow, Provider: s.Provider,
-		Address: s.Address, Port: s.Port, Scheduling: a.scheduling(), Log: a.log,
+		Address: s.Address, Port: s.Port, Peers: s.Peers, SecretOnly: s.SecretOnly, Scheduling: a.scheduling(), Log: a.log,
 	})
 }
 

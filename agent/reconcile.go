@@ -147,7 +147,6 @@ func (a *Agent) pass(ctx context.Context) {
 			a.lookAtLanes(facts.Now)
 		})
 		a.restartInPlace(ctx, facts.Now)
-		a.restartInPlace(ctx, facts.Now)
 		a.reportQueuePairs(cfg)
 		a.publish(cfg, facts, p)
 	})
