@@ -35,8 +35,8 @@ type Agent struct {
 	store  *config.Store
 	log    *slog.Logger
 	bootID string
-	tai    int  // kernel TAI offset at start, seconds
-	tmpfs  bool // the MXL root is a tmpfs
+	tai    int // kernel TAI offset at start, seconds
+	root   *mxlRoot
 
 	scanner      *mxl.Scanner
 	links        *peers.LinkWatch
@@ -91,7 +91,7 @@ func New(store *config.Store, log *slog.Logger) (*Agent, error) {
 	a.timing = newWorkTimes(a.page, log)
 	a.queuePairs = queuePairs{log: log, count: a.page.QueuePair}
 	a.rdmaCounters = newRDMACounters("/sys", time.Now)
-	a.tmpfs = isTmpfs(cfg.ScanPath)
+	a.root = newMXLRoot(cfg.ScanPath)
 	if offset, err := mxl.TAIOffset(); err == nil {
 		a.tai = offset
 	}

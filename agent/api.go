@@ -79,6 +79,9 @@ func (a *Agent) ready() (bool, string) {
 	default:
 		return false, "no reconcile pass yet"
 	}
+	if fault := a.root.problem(); fault != "" {
+		return false, fault
+	}
 	if a.nmos != nil && a.nmos.configured && !a.nmos.registered() {
 		return false, "this node is not registered"
 	}
@@ -110,7 +113,7 @@ func (a *Agent) getStatus(w http.ResponseWriter, _ *http.Request) {
 		NMOSError      string `json:"nmos_error"`
 		TAIOffset      int    `json:"tai_offset_seconds"`
 		Tmpfs          bool   `json:"mxl_root_tmpfs"`
-	}{HostID: cfg.HostID, BootID: a.bootID, Ready: passed, TAIOffset: a.tai, Tmpfs: a.tmpfs}
+	}{HostID: cfg.HostID, BootID: a.bootID, Ready: passed, TAIOffset: a.tai, Tmpfs: a.root.tmpfs()}
 	if a.nmos != nil {
 		body.NMOS, body.NMOSRegistered = true, a.nmos.registered()
 		body.NMOSError = a.nmos.problem()
@@ -124,7 +127,7 @@ func (a *Agent) getInfo(w http.ResponseWriter, _ *http.Request) {
 		providers = append(providers, string(p))
 	}
 	httpapi.WriteJSON(w, http.StatusOK, peers.Info{
-		BootID: a.bootID, HostID: a.store.Config().HostID, LibfabricVersion: fabrics.Version(), MXLRootTmpfs: a.tmpfs,
+		BootID: a.bootID, HostID: a.store.Config().HostID, LibfabricVersion: fabrics.Version(), MXLRootTmpfs: a.root.tmpfs(),
 		MXLVersion: MXLVersion, Providers: providers, TAIOffsetSeconds: a.tai, Version: Version,
 	})
 }

@@ -147,6 +147,7 @@ func (a *Agent) pass(ctx context.Context) {
 			a.lookAtLanes(facts.Now)
 		})
 		a.restartInPlace(ctx, facts.Now)
+		a.root.look(facts.Now, a.log)
 		a.reportQueuePairs(cfg)
 		a.publish(cfg, facts, p)
 	})

@@ -90,7 +90,7 @@ func capabilities() string {
 // announceStart logs what an operator looks for first, and what is wrong with
 // the host.
 func (a *Agent) announceStart(cfg *config.Config) {
-	if !a.tmpfs {
+	if !a.root.tmpfs() {
 		a.log.Warn("mxl_root_not_tmpfs", "path", cfg.ScanPath)
 	}
 	if a.tai == 0 {
