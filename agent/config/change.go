@@ -51,18 +51,22 @@ func (s *Store) Merge(patch []byte) (restart bool, err error) {
 }
 
 func (s *Store) changeable(name string, raw json.RawMessage) (Key, error) {
+	value, err := valueText(raw)
+	if err != nil {
+		value = string(raw)
+	}
 	if reason, bad := rejectedKeys[name]; bad {
-		return Key{}, &Error{Key: name, Value: string(raw), Err: fmt.Errorf("is no longer a setting, %s", reason)}
+		return Key{}, &Error{Key: name, Value: value, Err: fmt.Errorf("is no longer a setting, %s", reason)}
 	}
 	k, known := Lookup(name)
 	if !known {
-		return Key{}, &Error{Key: name, Value: string(raw), Err: errors.New("is not a setting")}
+		return Key{}, &Error{Key: name, Value: value, Err: errors.New("is not a setting")}
 	}
-	if k.EnvironmentOnly {
-		return Key{}, &Error{Key: name, Value: string(raw), Err: errors.New("can only be set by the environment")}
+	if !k.inFile() {
+		return Key{}, &Error{Key: name, Value: value, Err: errors.New("can only be set by the environment")}
 	}
 	if _, held := s.environment[k.Name]; held {
-		return Key{}, &Error{Key: name, Value: string(raw), Err: ErrReadOnly}
+		return Key{}, &Error{Key: name, Value: value, Err: ErrReadOnly}
 	}
 	return k, nil
 }
@@ -86,7 +90,7 @@ func (s *Store) Import(document []byte) (restart bool, err error) {
 	for name, raw := range object {
 		k, known := Lookup(name)
 		_, held := s.environment[k.Name]
-		if known && !held && !k.EnvironmentOnly {
+		if known && !held && k.inFile() {
 			layer[name] = raw
 		}
 	}

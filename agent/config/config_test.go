@@ -268,6 +268,8 @@ func TestInvalidLayers(t *testing.T) {
 		"null in the file":              {`{"HOST_ID":null}`, nil, "HOST_ID"},
 		"fraction":                      {`{"WEB_PORT":80.5}`, nil, "WEB_PORT"},
 		"list as JSON":                  {`{"CPU_AFFINITY":["1"]}`, nil, "CPU_AFFINITY"},
+		"a label as JSON":               {`{"NMOS_LABEL":{"a":1}}`, nil, "NMOS_LABEL"},
+		"names as JSON":                 {`{"MIRROR_INCLUDE_DOMAINS":["a","b"]}`, nil, "MIRROR_INCLUDE_DOMAINS"},
 		"named file is missing":         {`{}`, []string{"AGENT_CONFIG_FILE=/nonexistent/agent.json"}, "AGENT_CONFIG_FILE"},
 	} {
 		_, err := Load(withFile(t, c.file, c.environ...))
@@ -294,6 +296,25 @@ func TestWarnings(t *testing.T) {
 	}
 	if _, err := s.Merge([]byte(`{"MIRROR_GRACE_S":11}`)); err != nil || s.Config().MirrorGrace.Duration() != 11*time.Second {
 		t.Errorf("a setting must still apply where nothing can be saved: %v", err)
+	}
+}
+
+func TestFileMembersThatMeanNothing(t *testing.T) {
+	s, err := Load(withFile(t, `{"peers":[],"MIRROR_ADMIN_REBUILD":true,"STATE_DIR":"/elsewhere","AGENT_CONFIG_FILE":"/elsewhere/a.json","MIRROR_GRACE_S":7}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []Warning{keyIgnored("MIRROR_ADMIN_REBUILD", "can only be set by the environment"), keyIgnored("peers", "is not a setting")}
+	if diff := cmp.Diff(want, s.Warnings()); diff != "" {
+		t.Errorf("warnings (-want +got):\n%s", diff)
+	}
+	for name, origin := range map[string]Origin{"STATE_DIR": OriginEnvironment, "AGENT_CONFIG_FILE": OriginDefault, "MIRROR_GRACE_S": OriginFile} {
+		if got := s.Origins()[name]; got != origin {
+			t.Errorf("%s comes from %s, want %s", name, got, origin)
+		}
+	}
+	if got := s.Export()["AGENT_CONFIG_FILE"]; got != s.Path() {
+		t.Errorf("the export says the file is %v, changes go to %s", got, s.Path())
 	}
 }
 

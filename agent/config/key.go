@@ -25,12 +25,18 @@ type Key struct {
 	// EnvironmentOnly settings are read from the environment at start and are
 	// neither taken from the file nor shown.
 	EnvironmentOnly bool
+	// Locates settings say where the file layer is. They are shown, and read from
+	// the environment alone: the file cannot say where it is itself.
+	Locates bool
 	// Description is one sentence.
 	Description string
 
 	kind  kind
 	check func(string) error
 }
+
+// inFile says whether the file layer may hold the setting.
+func (k Key) inFile() bool { return !k.EnvironmentOnly && !k.Locates }
 
 // kind is how the text of a value is brought into its one exported form.
 type kind int

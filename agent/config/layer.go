@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -91,23 +93,43 @@ func parseObject(text []byte) (map[string]json.RawMessage, error) {
 }
 
 // fileLayer turns a file's object into settings. Names that are no settings
-// stay in the file and mean nothing; a setting that only the environment may
-// open is ignored (contract, "Test hook: rebuild one mirror").
+// stay in the file and mean nothing but a warning; a setting that only the
+// environment may open is ignored (contract, "Test hook: rebuild one mirror"),
+// and so is one that says where the file is.
 func fileLayer(object map[string]json.RawMessage) (layer, []Warning, error) {
+	var ignored []Warning
 	named := make(map[string]string)
-	for name, raw := range object {
+	for _, name := range slices.Sorted(maps.Keys(object)) {
+		raw := object[name]
 		_, rejected := rejectedKeys[name]
 		k, known := Lookup(name)
-		if !rejected && !strings.HasPrefix(name, ignoredPrefix) && (!known || k.EnvironmentOnly) {
+		switch {
+		case rejected || strings.HasPrefix(name, ignoredPrefix):
+		case !known:
+			ignored = append(ignored, keyIgnored(name, "is not a setting"))
+			continue
+		case k.EnvironmentOnly:
+			ignored = append(ignored, keyIgnored(name, "can only be set by the environment"))
+			continue
+		case !k.inFile():
 			continue
 		}
 		value, err := valueText(raw)
 		if err != nil {
 			return nil, nil, &Error{Key: name, Value: string(raw), Err: err}
 		}
+		// As text these would be a list of one odd item, or a label with brackets.
+		if start := bytes.TrimSpace(raw)[0]; known && k.kind != document && (start == '[' || start == '{') {
+			return nil, nil, &Error{Key: name, Value: value, Err: errors.New("must be a string, a number or a boolean; lists are separated by commas")}
+		}
 		named[name] = value
 	}
-	return canonical(named)
+	l, warnings, err := canonical(named)
+	return l, append(ignored, warnings...), err
+}
+
+func keyIgnored(name, reason string) Warning {
+	return Warning{Event: "config_key_ignored", Fields: map[string]string{"key": name, "reason": reason}}
 }
 
 // valueText is the text of a JSON value: strings as they are, numbers and

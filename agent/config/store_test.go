@@ -70,6 +70,8 @@ func TestMergeRefuses(t *testing.T) {
 		"one of two invalid":  {`{"MIRROR_GRACE_S":1,"WEB_PORT":0}`, "WEB_PORT"},
 		"held by environment": {`{"WEB_PORT":9000}`, "WEB_PORT"},
 		"alias of a held key": {`{"CLEANUP_MIRRORS_ON_EXIT":true}`, "CLEANUP_MIRRORS_ON_EXIT"},
+		"where the file is":   {`{"AGENT_CONFIG_FILE":"/elsewhere.json"}`, "AGENT_CONFIG_FILE"},
+		"list as JSON":        {`{"MIRROR_INCLUDE_FLOWS":["a"]}`, "MIRROR_INCLUDE_FLOWS"},
 		"environment only":    {`{"MIRROR_ADMIN_REBUILD":true}`, "MIRROR_ADMIN_REBUILD"},
 		"removed key":         {`{"MIRROR_INCLUDE":"x"}`, "MIRROR_INCLUDE"},
 		"alias conflict":      {`{"MXL_ROOT":"/a","MXL_DOMAIN_SCAN_PATH":"/b"}`, "MXL_DOMAIN_SCAN_PATH"},
