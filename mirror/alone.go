@@ -80,9 +80,21 @@ func lease(dir *os.File, name string) (FileID, bool) {
 	if unix.Fstat(fd, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFREG {
 		return FileID{}, false
 	}
-	if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETLEASE, unix.F_WRLCK); err != nil {
+	if takeLease(fd) != nil {
 		return FileID{}, false
 	}
 	_, err = unix.FcntlInt(uintptr(fd), unix.F_SETLEASE, unix.F_UNLCK)
 	return FileID{Dev: st.Dev, Ino: st.Ino}, err == nil
+}
+
+// takeLease takes a write lease on an open file. The kernel tells its holder of an
+// open that waits for it by a signal, SIGIO unless another one is asked for. On a
+// thread that is not Go's, as libraries make them, SIGIO would end the process;
+// SIGURG is ignored everywhere.
+func takeLease(fd int) error {
+	if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETSIG, int(unix.SIGURG)); err != nil {
+		return err
+	}
+	_, err := unix.FcntlInt(uintptr(fd), unix.F_SETLEASE, unix.F_WRLCK)
+	return err
 }

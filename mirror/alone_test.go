@@ -3,8 +3,11 @@ package mirror
 import (
 	"errors"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // aloneOf asks for a flow whose writer is closed.
@@ -120,5 +123,36 @@ func TestPrivateMappingKeepsAFlow(t *testing.T) {
 		if f := r.Held(o.Key); f == nil || f.Inode != inode {
 			t.Errorf("not held as before: %+v", f)
 		}
+	}
+}
+
+// TestLeaseSignal: an open that meets a lease is told to us by a signal that cannot
+// end the process, whichever thread it comes to.
+func TestLeaseSignal(t *testing.T) {
+	path := filepath.Join(shmRoot(t), "file")
+	write(t, path, "x")
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	told := make(chan os.Signal, 8)
+	signal.Notify(told, unix.SIGIO, unix.SIGURG)
+	defer signal.Stop(told)
+	if err := takeLease(int(f.Fd())); errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EINVAL) {
+		t.Skip("no leases on this file system: " + err.Error())
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := unix.Open(path, unix.O_WRONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0); !errors.Is(err, unix.EWOULDBLOCK) {
+		t.Fatalf("open of a leased file: %v", err)
+	}
+	// The runtime sends itself SIGURG too, so the descriptor is asked as well.
+	if s := <-told; s != unix.SIGURG {
+		t.Errorf("told by %v", s)
+	}
+	which, err := unix.FcntlInt(f.Fd(), unix.F_GETSIG, 0)
+	if err != nil || which != int(unix.SIGURG) {
+		t.Errorf("signal %d, %v", which, err)
 	}
 }
