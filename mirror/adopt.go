@@ -57,6 +57,9 @@ func (r *Room) adoptFlow(d *domainDirectory, k Key) error {
 	if err != nil {
 		return err
 	}
+	if err := d.unmounted(k); err != nil {
+		return err
+	}
 	domain, err := mxl.OpenDomainAt(d.dir, mxl.WithAccessWatch(r.watch))
 	if err != nil {
 		return err

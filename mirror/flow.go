@@ -214,6 +214,11 @@ func (r *Room) openWriter(d *domainDirectory, o Origin, def *mxl.FlowDef, exists
 	if err != nil {
 		return nil, false, fmt.Errorf("mirror domain %s: %w", o.DomainID, err)
 	}
+	if exists {
+		if err := d.unmounted(o.Key); err != nil {
+			return nil, false, fmt.Errorf("mirror flow %s: %w", o.Key, err)
+		}
+	}
 	f := &heldFlow{Flow: Flow{Key: o.Key, SourceHost: d.marker.SourceHost}}
 	var created bool
 	// Readable for other users' readers, writable for nobody else, whatever our

@@ -2,6 +2,7 @@ package mirror
 
 import (
 	"errors"
+	"fmt"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -75,6 +76,63 @@ func obstacleAt(dir *os.File, name string, level int, self unix.Statx_t) error {
 	defer sub.Close()
 	return obstacle(sub, level+1)
 }
+
+// unmounted refuses a flow in which something is mounted: what is written there
+// would go where the mount leads.
+func (d *domainDirectory) unmounted(k Key) error {
+	dir, err := openBelow(d.dir, flowDir(k.FlowID))
+	if err != nil {
+		return onlyMount(err)
+	}
+	defer dir.Close()
+	return noMountIn(dir, 0)
+}
+
+// noMountIn looks at the files of a flow and of the directories in it.
+func noMountIn(dir *os.File, level int) error {
+	self, err := lookAt(int(dir.Fd()), "")
+	if err != nil {
+		return &os.PathError{Op: "stat", Path: dir.Name(), Err: err}
+	}
+	list, err := names(dir)
+	if err != nil {
+		return err
+	}
+	for _, name := range list {
+		st, err := lookAt(int(dir.Fd()), name)
+		switch {
+		case err != nil:
+			continue // it went, or who opens the flow says what is wrong
+		case mounted(st, self):
+			return fmt.Errorf("%s/%s: %w", dir.Name(), name, errMounted)
+		case st.Mode&unix.S_IFMT != unix.S_IFDIR || level > 0:
+			continue
+		}
+		sub, err := openBelow(dir, name)
+		if err == nil {
+			err = noMountIn(sub, level+1)
+			_ = sub.Close()
+		}
+		if err := onlyMount(err); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// onlyMount leaves every error but a mount to whoever opens the flow.
+func onlyMount(err error) error {
+	if errors.Is(err, unix.EXDEV) {
+		return fmt.Errorf("%w: %w", errMounted, err)
+	}
+	if errors.Is(err, errMounted) {
+		return err
+	}
+	return nil
+}
+
+// errMounted reports a mount in a mirror flow.
+var errMounted = errors.New("something is mounted on it")
 
 // lookAt describes an entry of a directory, for an empty name the directory.
 func lookAt(dir int, name string) (unix.Statx_t, error) {

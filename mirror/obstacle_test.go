@@ -3,6 +3,7 @@ package mirror
 import (
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -250,4 +251,46 @@ func TestAnEmptyDirectoryIsTakenOver(t *testing.T) {
 		t.Errorf("removed, and it is not ours: %v", err)
 	}
 	mustEnsure(t, r, origin("data", 1))
+}
+
+// TestMountedFlowIsNotOpened: what is written to a mirror must not go where a mount
+// in it leads.
+func TestMountedFlowIsNotOpened(t *testing.T) {
+	for _, where := range []string{"grains", "grains/data.2", "data"} {
+		t.Run(where, func(t *testing.T) {
+			root := shmRoot(t)
+			r := openRoom(t, root)
+			o := origin("data", 1)
+			inode := mustEnsure(t, r, o).Inode
+			if err := r.letGo(); err != nil {
+				t.Fatal(err)
+			}
+			// The same files once more, as they could be another domain's.
+			on, other := flowPath(r, o.Key, where), filepath.Join(root, "other")
+			if out, err := exec.Command("cp", "-a", on, other).CombinedOutput(); err != nil {
+				t.Fatalf("%v: %s", err, out)
+			}
+			if err := unix.Mount(other, on, "", unix.MS_BIND, ""); err != nil {
+				t.Skip("bind mounts need root")
+			}
+			t.Cleanup(func() { _ = unix.Unmount(on, unix.MNT_DETACH) })
+			r = openRoom(t, root)
+			if _, err := r.Adopt(); err != nil {
+				t.Fatal(err)
+			}
+			if r.Held(o.Key) != nil {
+				t.Error("adopted")
+			}
+			var differs *DiffersError
+			if _, _, err := r.EnsureFlow(o); !errors.Is(err, errMounted) || errors.As(err, &differs) {
+				t.Errorf("%v", err)
+			}
+			if err := unix.Unmount(on, unix.MNT_DETACH); err != nil {
+				t.Fatal(err)
+			}
+			if f := mustEnsure(t, r, o); f.Inode != inode {
+				t.Errorf("inode %d, was %d", f.Inode, inode)
+			}
+		})
+	}
 }
