@@ -64,6 +64,7 @@ type Agent struct {
 	started      time.Time
 	timing       *workTimes
 	page         *metrics.Page
+	metricsTurn  sync.Mutex // held from reading the lanes until the page has it
 	announced    lastSaid
 	outgoing     func(netip.Addr) netip.Addr
 

@@ -26,13 +26,9 @@ func laneOf(key, role, flowID string, provider fabrics.Provider, continuous bool
 	return l
 }
 
-// sourceLanes is what one source lane and each of its targets counted.
-func sourceLanes(key, flowID string, provider fabrics.Provider, continuous bool, st fabrics.SourceStats) []metrics.Lane {
-	lanes := []metrics.Lane{laneOf(key, roleSource, flowID, provider, continuous, st.Timing)}
-	for _, t := range st.Targets {
-		lanes = append(lanes, laneOf(key+"/"+t.Key, roleSource, flowID, provider, continuous, t.Timing))
-	}
-	return lanes
+// sourceOf is what a source's lane counted, for all its targets.
+func sourceOf(key, flowID string, provider fabrics.Provider, continuous bool, st fabrics.SourceStats) metrics.Lane {
+	return laneOf(key, roleSource, flowID, provider, continuous, st.Timing)
 }
 
 // targetOf is what a destination's lane counted.

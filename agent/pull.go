@@ -99,7 +99,7 @@ type pull struct {
 
 	// Everything below belongs to the goroutine.
 	lane        targetLane
-	lanes       uint64 // how many there have been
+	laneID      string // of lane, among all there have been in this process
 	continuous  bool
 	port        int
 	provider    fabrics.Provider

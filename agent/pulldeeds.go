@@ -4,8 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/mxl-stack/mxl-fabrics-agent/fabrics"
 	"github.com/mxl-stack/mxl-fabrics-agent/peers"
@@ -48,9 +49,6 @@ func (p *pull) act(ctx context.Context, w *pullWish, step pullStep) bool {
 	return false
 }
 
-// laneKey names the present lane among all there have been.
-func (p *pull) laneKey() string { return p.key.String() + "#" + strconv.FormatUint(p.lanes, 10) }
-
 func (p *pull) forget() {
 	p.retry.reset()
 	p.view = pullView{}
@@ -71,7 +69,7 @@ func (p *pull) dropLane() {
 	p.counted.grains += st.Grains
 	p.counted.bytes += st.Bytes
 	p.counted.errors += st.Errors
-	p.deps.ended(p.key, p.laneKey(), p.provider, p.continuous, st)
+	p.deps.ended(p.key, p.laneID, p.provider, p.continuous, st)
 	p.deps.ports.give(p.port)
 	p.lane = nil
 	p.grains, p.samples = 0, 0
@@ -118,7 +116,7 @@ func (p *pull) setUp(ctx context.Context, w *pullWish) {
 	}
 	p.lane, p.provider, p.fallback = lane, provider, provider != w.Provider
 	p.continuous = w.Writer.Continuous != nil
-	p.lanes++
+	p.laneID = uuid.NewString()
 	p.deps.phase("target_setup", p.deps.now().Sub(began))
 	p.lastSetup = ""
 	p.failed = false
@@ -234,7 +232,7 @@ func (p *pull) publish() {
 	}
 	if p.lane != nil {
 		v.lane = p.lane
-		v.Stats, v.HasLane, v.LaneKey, v.Continuous = p.lane.Stats(), true, p.laneKey(), p.continuous
+		v.Stats, v.HasLane, v.LaneKey, v.Continuous = p.lane.Stats(), true, p.laneID, p.continuous
 		v.Grains += v.Stats.Grains
 		v.Bytes += v.Stats.Bytes
 		v.Errors += v.Stats.Errors

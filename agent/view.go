@@ -94,7 +94,7 @@ func (a *Agent) publish(cfg *config.Config, facts passFacts, p plan) {
 	// comes and goes, so that its counters keep the counts of it.
 	if facts.Now.Sub(a.loop.metricsAt) >= metricsEvery {
 		a.loop.metricsAt = facts.Now
-		a.timing.measure("metrics", func() { a.page.Set(a.metricsOf(cfg, facts, view)) })
+		a.timing.measure("metrics", func() { a.setMetrics(cfg, facts, view) })
 	}
 }
 
@@ -115,15 +115,22 @@ func (a *Agent) publishEvents(facts passFacts) {
 // copy, so that a scrape never holds up a lane.
 func (a *Agent) getMetrics(w http.ResponseWriter, r *http.Request) {
 	if view := a.view.load(); view.facts.Readers != nil {
-		a.page.Set(a.metricsOf(a.store.Config(), view.facts, view))
+		a.setMetrics(a.store.Config(), view.facts, view)
 	}
 	a.page.ServeHTTP(w, r)
 }
 
+// setMetrics reads the lanes and shows what they counted. One reading at a time: one
+// that is shown after a later one looks as if its lanes had started over, and what
+// they had counted by then would be counted twice.
+func (a *Agent) setMetrics(cfg *config.Config, facts passFacts, view *passView) {
+	a.metricsTurn.Lock()
+	defer a.metricsTurn.Unlock()
+	a.page.Set(a.metricsOf(cfg, facts, view))
+}
+
 func (a *Agent) sourceEnded(g groupKey, id string, continuous bool, st fabrics.SourceStats) {
-	for _, l := range sourceLanes(id, g.Flow.String(), g.Provider, continuous, st) {
-		a.page.Retire(l)
-	}
+	a.page.Retire(sourceOf(id, g.Flow.String(), g.Provider, continuous, st))
 }
 
 func (a *Agent) targetEnded(key pullKey, lane string, provider fabrics.Provider, continuous bool, st fabrics.TargetStats) {
@@ -207,7 +214,7 @@ func (a *Agent) laneMetrics(s *metrics.Snapshot, view *passView) {
 		})
 		if !lanes[v.LaneKey] {
 			lanes[v.LaneKey] = true
-			s.Lanes = append(s.Lanes, sourceLanes(v.LaneKey, row.FlowID, fabrics.Provider(v.Provider), v.Continuous, v.Stats)...)
+			s.Lanes = append(s.Lanes, sourceOf(v.LaneKey, row.FlowID, fabrics.Provider(v.Provider), v.Continuous, v.Stats))
 		}
 	}
 	tai := mxl.Now()

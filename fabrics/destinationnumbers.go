@@ -16,12 +16,9 @@ type destinationNumbers struct {
 	skipped     atomic.Uint64
 	torn        atomic.Uint64
 	retracted   atomic.Uint64
-	stalls      atomic.Uint64
 	head        atomic.Uint64
 	lastAt      atomic.Uint64
 	lastError   atomic.Pointer[string]
-	transfer    histogram
-	ageSent     histogram
 	_           [64]byte
 }
 
@@ -31,7 +28,7 @@ func (n *destinationNumbers) inherit(old *destinationNumbers) {
 	n.errors.Add(old.errors.Load())
 }
 
-func (n *destinationNumbers) snapshot(key string, now int64) TargetStatus {
+func (n *destinationNumbers) snapshot(key string) TargetStatus {
 	return TargetStatus{
 		Key:         key,
 		State:       State(n.state.Load()),
@@ -48,10 +45,5 @@ func (n *destinationNumbers) snapshot(key string, now int64) TargetStatus {
 		Retracted:   n.retracted.Load(),
 		Head:        n.head.Load(),
 		LastAt:      n.lastAt.Load(),
-		Timing: Timing{
-			Transfer:       n.transfer.snapshot(now),
-			TransferStalls: n.stalls.Load(),
-			AgeSent:        n.ageSent.snapshot(now),
-		},
 	}
 }

@@ -103,7 +103,7 @@ func (l *sourceLane) sendGrain(d *destination, s grainStep, now int64) {
 		last:   s.last,
 	}, from, l.writes.Len())
 	d.sent = index
-	d.numbers.ageSent.observe(ageOf(l.origin.rate, index, mxl.Now()), now)
+	l.numbers.ageSent.observe(ageOf(l.origin.rate, index, mxl.Now()), now)
 	d.cursor.slices = s.end
 	if s.last {
 		d.cursor = grainCursor{index: index + 1}

@@ -94,7 +94,7 @@ func (l *sourceLane) sendSamples(d *destination, head, count uint64, now int64) 
 	if d.pipelined {
 		d.nextPost = max(d.nextPost+int64(l.cfg.AudioPass), now+int64(l.cfg.AudioPass)/2)
 	}
-	d.numbers.ageSent.observe(age, now)
+	l.numbers.ageSent.observe(age, now)
 }
 
 // copySamples puts the window's fragments one after the other and reports whether

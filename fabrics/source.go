@@ -42,7 +42,7 @@ type SourceStats struct {
 	Reopened   uint64 // times the origin was opened again
 	Dropped    uint64 // events dropped because nobody read them
 	Targets    []TargetStatus
-	Timing     Timing
+	Timing     Timing // of all targets, also those that went
 }
 
 // TargetStatus is one target of a source lane.
@@ -62,7 +62,6 @@ type TargetStatus struct {
 	Retracted   uint64 // of Torn: marked invalid at the target; the others' slots were used again already
 	Head        uint64 // last index completed; mxl.UndefinedIndex before the first
 	LastAt      uint64 // CLOCK_TAI nanoseconds of the last completion
-	Timing      Timing
 }
 
 // SourceEvent is something that happened to the origin or to one target, for the
@@ -91,6 +90,9 @@ type sourceNumbers struct {
 	reopened  atomic.Uint64
 	lastError atomic.Pointer[string]
 	ageOrigin histogram
+	ageSent   histogram
+	transfer  histogram
+	stalls    atomic.Uint64
 	dropped   atomic.Uint64
 	_         [64]byte
 }
@@ -196,14 +198,17 @@ func (s *Source) Stats() SourceStats {
 		Reopened:   n.reopened.Load(),
 		Dropped:    n.dropped.Load(),
 		Timing: Timing{
-			AgeOrigin:   n.ageOrigin.snapshot(now),
-			ThreadStall: s.lane.stalls.snapshot(now),
+			Transfer:       n.transfer.snapshot(now),
+			TransferStalls: n.stalls.Load(),
+			AgeOrigin:      n.ageOrigin.snapshot(now),
+			AgeSent:        n.ageSent.snapshot(now),
+			ThreadStall:    s.lane.stalls.snapshot(now),
 		},
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, t := range s.targets {
-		status := t.numbers.snapshot(t.key, now)
+		status := t.numbers.snapshot(t.key)
 		if status.State == StateActive {
 			stats.State = StateActive
 		}

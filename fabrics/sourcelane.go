@@ -223,14 +223,14 @@ func (l *sourceLane) complete(token uint64, now int64) {
 	n.bytes.Add(t.bytes)
 	n.head.Store(t.index)
 	n.lastAt.Store(mxl.Now())
-	n.transfer.observe(now-t.posted, now)
+	l.numbers.transfer.observe(now-t.posted, now)
 	d.slowest = max(now-t.posted, d.slowest-d.slowest/8)
 	limit := audioStall
 	if l.shape.discrete {
 		limit = grainStall
 	}
 	if now-t.posted > limit {
-		n.stalls.Add(1)
+		l.numbers.stalls.Add(1)
 	}
 	if t.last {
 		n.grains.Add(1)

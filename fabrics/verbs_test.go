@@ -395,17 +395,18 @@ func TestVerbsStalls(t *testing.T) {
 		loss(t, "state 0% 100% 0% 100% 0.5%") // p13 p31 p32 p23 p14: single packets only
 		start := time.Now()
 		var st TargetStatus
-		for st.Timing.TransferStalls < 6 && time.Since(start) < 90*time.Second {
+		var timing Timing
+		for timing.TransferStalls < 6 && time.Since(start) < 90*time.Second {
 			head += 96
 			writeSamples(t, w, head, 96)
 			time.Sleep(2 * time.Millisecond)
-			st = targetOf(s, "b")
-			longest[timeout] = max(longest[timeout], st.Timing.Transfer.Max)
+			st, timing = targetOf(s, "b"), s.Stats().Timing
+			longest[timeout] = max(longest[timeout], timing.Transfer.Max)
 		}
 		took := time.Since(start)
 		loss(t, "")
-		t.Logf("timeout %d: longest of %d stalls %v, %d transfers in %v", timeout, st.Timing.TransferStalls, longest[timeout], st.Transfers, took)
-		if st.Timing.TransferStalls < 6 || st.Errors != 0 {
+		t.Logf("timeout %d: longest of %d stalls %v, %d transfers in %v", timeout, timing.TransferStalls, longest[timeout], st.Transfers, took)
+		if timing.TransferStalls < 6 || st.Errors != 0 {
 			t.Errorf("timeout %d: %+v", timeout, st)
 		}
 		nominal := rdmacm.AckTime(timeout)

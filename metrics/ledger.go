@@ -7,16 +7,26 @@ import "maps"
 type ledger struct {
 	live   map[string]Lane
 	folded account
+	// ended are the last lanes that were retired, by key: a snapshot that was made
+	// before still lists them. Two sets, so that the older one can be forgotten.
+	ended, endedBefore map[string]bool
 }
 
-func newLedger() *ledger { return &ledger{live: make(map[string]Lane), folded: newAccount()} }
+// endedKept is how many of them each set takes.
+const endedKept = 4096
+
+func newLedger() *ledger {
+	return &ledger{live: make(map[string]Lane), folded: newAccount(), ended: make(map[string]bool)}
+}
 
 // take replaces the lanes. A lane that is gone, or that started over under
 // its key, leaves the last counts seen.
 func (l *ledger) take(lanes []Lane) {
 	next := make(map[string]Lane, len(lanes))
 	for _, lane := range lanes {
-		next[lane.Key] = lane
+		if !l.ended[lane.Key] && !l.endedBefore[lane.Key] {
+			next[lane.Key] = lane
+		}
 	}
 	for key, before := range l.live {
 		if now, ok := next[key]; !ok || now.fell(before) {
@@ -26,13 +36,18 @@ func (l *ledger) take(lanes []Lane) {
 	l.live = next
 }
 
-// retire folds a lane's final counts, which are newer than those last seen.
+// retire folds a lane's final counts, which are newer than those last seen. Its key
+// does not come again.
 func (l *ledger) retire(lane Lane) {
 	if before, ok := l.live[lane.Key]; ok && lane.fell(before) {
 		l.fold(before)
 	}
 	delete(l.live, lane.Key)
 	l.fold(lane)
+	if len(l.ended) >= endedKept {
+		l.ended, l.endedBefore = make(map[string]bool), l.ended
+	}
+	l.ended[lane.Key] = true
 }
 
 // fold keeps a lane's counts. What its last 10 s were is over.

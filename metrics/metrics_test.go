@@ -250,12 +250,21 @@ func TestTotalsOnlyGrow(t *testing.T) {
 	expect("the second ended", "11")
 	set()
 	expect("nothing left", "11")
-	set(lane("2", 1))
-	expect("its key again", "12")
-	set(lane("2", 0))
+	set(lane("2", 2))
+	expect("a snapshot from before its end", "11")
+	set(lane("3", 1))
+	expect("another lane", "12")
+	set(lane("3", 0))
 	expect("it started over", "12")
-	set(lane("2", 3))
+	set(lane("3", 3))
 	expect("and counts", "15")
+	for i := range 3 * endedKept {
+		p.Retire(lane(fmt.Sprint("many ", i), 0))
+	}
+	if n := len(p.lanes.ended) + len(p.lanes.endedBefore); n > 2*endedKept {
+		t.Errorf("%d keys of lanes that ended are kept", n)
+	}
+	expect("many that counted nothing", "15")
 }
 
 func TestFlowSeriesVanish(t *testing.T) {
