@@ -28,6 +28,8 @@ var (
 	ErrObstacle = errors.New("mirror cannot be removed")
 	// ErrClosed: the room is closed.
 	ErrClosed = errors.New("mirror room is closed")
+
+	errLost = errors.New("its mapped files were truncated")
 )
 
 // ForeignError says why a mirror directory is not ours. It wraps [ErrForeign].

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -30,7 +31,18 @@ type Flow struct {
 	Device     uint64
 	Discrete   *mxl.DiscreteWriter
 	Continuous *mxl.ContinuousWriter
+
+	lost atomic.Bool // see Lose
 }
+
+// Lose notes that what the writer has mapped is not the flow's files any more: they
+// were cut off, and pages of the mapping may be replaced ones that no reader sees,
+// also after the files have their length back. [Room.EnsureFlow] then says that the
+// flow is damaged, and [Room.ReplaceFlow] makes it anew.
+func (f *Flow) Lose() { f.lost.Store(true) }
+
+// Lost says whether Lose was called.
+func (f *Flow) Lost() bool { return f.lost.Load() }
 
 // Head gives the head index, 0 before the first grain.
 func (f *Flow) Head() uint64 {
@@ -48,8 +60,11 @@ func (f *Flow) Info() mxl.FlowInfo {
 	return f.Continuous.Info()
 }
 
-// check says whether the data file is still the one that was opened.
+// check says whether the data file is still the one that was opened, and mapped.
 func (f *Flow) check() error {
+	if f.Lost() {
+		return errLost
+	}
 	if f.Discrete != nil {
 		return f.Discrete.Check()
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/google/uuid"
+	"golang.org/x/sys/unix"
 
 	"github.com/mxl-stack/mxl-fabrics-agent/mxl"
 )
@@ -65,8 +66,11 @@ func (r *Room) ReplaceFlow(ctx context.Context, o Origin) (Rebuilt, error) {
 		if err := closeAll(r.take(o.Key)); err != nil {
 			return done, err
 		}
-		if again, err := r.makeAgain(o, done); err == nil {
-			return again, nil
+		// Its own files go, whole again or not: what they hold is not what was written.
+		if !old.Lost() || !r.inPlace(old) {
+			if again, err := r.makeAgain(o, done); err == nil {
+				return again, nil
+			}
 		}
 	}
 	d, err := r.openOwn(o.Key)
@@ -77,7 +81,11 @@ func (r *Room) ReplaceFlow(ctx context.Context, o Origin) (Rebuilt, error) {
 		return done, err
 	}
 	defer d.close()
-	return r.replace(ctx, d, o, OriginConfigChanged)
+	again, err := r.replace(ctx, d, o, OriginConfigChanged)
+	if again.OldInode == 0 { // there was no header left to read it from
+		again.OldInode = done.OldInode
+	}
+	return again, err
 }
 
 // replace removes a flow and makes it again. The caller is in the flow.
@@ -112,4 +120,22 @@ func (r *Room) lost(k Key) *Flow {
 		return &f.Flow
 	}
 	return nil
+}
+
+// inPlace says whether the data file on disk is that of f.
+func (r *Room) inPlace(f *Flow) bool {
+	d, err := r.openDomain(f.DomainID)
+	if err != nil {
+		return false
+	}
+	defer d.close()
+	id, err := d.dataFile(f.FlowID)
+	return err == nil && id == FileID{Dev: f.Device, Ino: f.Inode}
+}
+
+// dataFile identifies the data file of a flow.
+func (d *domainDirectory) dataFile(flow uuid.UUID) (FileID, error) {
+	var st unix.Stat_t
+	err := unix.Fstatat(int(d.dir.Fd()), flowDir(flow)+"/data", &st, unix.AT_SYMLINK_NOFOLLOW)
+	return FileID{Dev: st.Dev, Ino: st.Ino}, err
 }
