@@ -1,6 +1,7 @@
 package fabrics
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"testing"
@@ -45,6 +46,53 @@ func TestMappingLostAtTheTarget(t *testing.T) {
 				t.Errorf("head %d, error %q", st.Head, st.LastError)
 			}
 			t.Log(p.target.Stats().LastError)
+			// The lane may have been told by the kernel, which only says that it cannot
+			// write there, or see the connection go: the files tell then.
+			if err := p.target.CheckMirror(); !errors.Is(err, ErrMirrorLost) {
+				t.Errorf("check of all files: %v", err)
+			}
+			if err := p.target.CheckMirrorFile(); !errors.Is(err, ErrMirrorLost) {
+				t.Errorf("check of one file: %v", err)
+			}
+			if c.size == 0 && !p.target.Stats().MirrorLost {
+				t.Error("the target does not say that the mirror is lost")
+			}
+		})
+	}
+}
+
+// TestTargetOnLostFiles: no target opens on a mirror whose files are shorter than
+// what is mapped of them, or gone; it says so and the process lives.
+func TestTargetOnLostFiles(t *testing.T) {
+	for name, harm := range map[string]func(dir string) error{
+		"one grain cut to nothing":    func(dir string) error { return os.Truncate(dir+"/grains/data.1", 0) },
+		"one grain without payload":   func(dir string) error { return os.Truncate(dir+"/grains/data.1", mxl.PayloadOffset) },
+		"one grain gone":              func(dir string) error { return os.Remove(dir + "/grains/data.1") },
+		"the header cut to nothing":   func(dir string) error { return os.Truncate(dir+"/data", 0) },
+		"the whole directory is away": os.RemoveAll,
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPair(t, dataDef, 200*time.Millisecond, 200*time.Millisecond)
+			if err := p.target.CheckMirror(); err != nil {
+				t.Fatalf("whole: %v", err)
+			}
+			for range 2 * p.target.lane.cfg.Discrete.Depth() {
+				if err := p.target.CheckMirrorFile(); err != nil {
+					t.Fatalf("whole: %v", err)
+				}
+			}
+			cfg := p.target.lane.cfg
+			if err := p.target.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if err := harm(cfg.Discrete.Dir()); err != nil {
+				t.Fatal(err)
+			}
+			if target, err := OpenTarget(cfg); !errors.Is(err, ErrMirrorLost) {
+				t.Errorf("opened %v, error %v", target, err)
+			} else {
+				t.Log(err)
+			}
 		})
 	}
 }

@@ -64,6 +64,7 @@ type TargetStats struct {
 	LastBatch     uint64 // samples of the last batch; 1 for grains
 	LastGrainAt   uint64 // CLOCK_TAI nanoseconds of the last commit; 0 before the first
 	Interrupted   uint64 // waits ended by a signal
+	MirrorLost    bool   // see ErrMirrorLost; it stays
 
 	Timing Timing
 }
@@ -75,6 +76,7 @@ type targetNumbers struct {
 	state         atomic.Uint32
 	connected     atomic.Bool
 	native        atomic.Bool
+	mirrorLost    atomic.Bool
 	grains        atomic.Uint64
 	commits       atomic.Uint64
 	samples       atomic.Uint64
@@ -102,11 +104,12 @@ type targetNumbers struct {
 type Target struct {
 	lane *targetLane
 	info TargetInfo
+	look atomic.Uint64 // CheckMirrorFile looks at this file of the ring
 }
 
 // OpenTarget registers the flow's memory and starts the target's lane. It returns
 // once the target listens. Errors name the provider, the address and what failed;
-// ErrNoInterface is among them.
+// ErrNoInterface and ErrMirrorLost are among them.
 func OpenTarget(cfg TargetConfig) (*Target, error) {
 	if (cfg.Discrete == nil) == (cfg.Continuous == nil) {
 		return nil, errors.New("target needs exactly one writer, discrete or continuous")
@@ -169,6 +172,7 @@ func (t *Target) Stats() TargetStats {
 		LastBatch:     n.lastBatch.Load(),
 		LastGrainAt:   n.lastAt.Load(),
 		Interrupted:   n.interrupted.Load(),
+		MirrorLost:    n.mirrorLost.Load(),
 		Timing: Timing{
 			AgeDelivered:   n.age.snapshot(now),
 			DeliveryGap:    n.gap.snapshot(now),

@@ -212,6 +212,7 @@ var errHandshake = errors.New("connection handshake took longer than 2 s")
 func (l *targetLane) lose(err error) {
 	l.numbers.errors.Add(1)
 	l.numbers.state.Store(uint32(StateError))
+	l.noteLost(err)
 	l.disconnect(err.Error())
 	l.acceptWaiting()
 }
@@ -233,6 +234,7 @@ func (l *targetLane) disconnect(why string) {
 	// The files may be the reason why it ended.
 	if err := mxl.Guard(l.discardBroken); err != nil {
 		l.numbers.errors.Add(1)
+		l.noteLost(err)
 		storeText(&l.numbers.lastError, err.Error())
 	}
 }

@@ -61,12 +61,14 @@ func (l *targetLane) prepare() (err error) {
 			l.teardown()
 		}
 	}()
-	if l.cfg.Discrete != nil {
-		err = l.registerGrains()
-	} else {
-		err = l.registerSamples()
+	if err = mirrorLost(l.cfg.files().CheckFiles()); err != nil {
+		return err
 	}
-	if err != nil {
+	// A file may still be cut off from here on.
+	if err = mxl.Guard(l.registerMirror); err != nil {
+		if lost := mirrorLost(err); lost != nil {
+			return lost
+		}
 		return err
 	}
 	if l.info.ReceivePerImmediate() {
@@ -84,6 +86,13 @@ func (l *targetLane) prepare() (err error) {
 		return err
 	}
 	return l.describe()
+}
+
+func (l *targetLane) registerMirror() error {
+	if l.cfg.Discrete != nil {
+		return l.registerGrains()
+	}
+	return l.registerSamples()
 }
 
 // describe makes the TargetInfo of what was registered.
@@ -261,6 +270,7 @@ func (l *targetLane) drain() {
 	for {
 		n, err := l.poller.Poll(0)
 		if err != nil || n == 0 {
+			l.noteLost(err)
 			return
 		}
 		l.take(n)
