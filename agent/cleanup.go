@@ -74,6 +74,26 @@ func (a *Agent) tell(o mirror.Outcome) {
 	}
 }
 
+// logInTheWay has a directory logged that is where an offered flow's mirror would
+// go and is not ours.
+func (a *Agent) logInTheWay(p plan) {
+	var now map[string]bool
+	for i := range p.Outcome.Flows {
+		s := &p.Outcome.Flows[i]
+		if _, offered := p.Offers[s.Key]; !offered || now[s.DomainID] || !p.Facts.Foreign[s.DomainID] || p.Facts.Filter.Excludes(s.Key) {
+			continue
+		}
+		if now == nil {
+			now = map[string]bool{}
+		}
+		now[s.DomainID] = true
+		if !a.loop.inTheWay[s.DomainID] {
+			a.room.InTheWay(s.DomainID)
+		}
+	}
+	a.loop.inTheWay = now
+}
+
 // removeDomains starts the removal of every mirror domain whose time has come.
 func (a *Agent) removeDomains(ctx context.Context, p plan) {
 	for _, d := range p.Outcome.Domains {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/mxl-stack/mxl-fabrics-agent/agent/config"
@@ -32,7 +31,8 @@ type loop struct {
 	tries      map[mirror.Key]*backoff
 	inactive   map[mirror.Key]time.Time // since when the origin of a running pull has had no writer
 	conflicts  map[nmos.FlowKey]nmos.OriginConflict
-	devices    []string // whose carrier matters
+	inTheWay   map[string]bool // domains whose mirrors are kept from being made, as logged
+	devices    []string        // whose carrier matters
 	stallsAt   time.Time
 	processors processors
 	metricsAt  time.Time // last handed to the metrics page
@@ -107,7 +107,7 @@ func (a *Agent) gather(cfg *config.Config) passFacts {
 		case mxl.DomainLocal:
 			f.LocalDomains = append(f.LocalDomains, d.ID)
 		case mxl.DomainConflict:
-			if strings.HasPrefix(d.Directory, "mirror-") {
+			if d.Directory == "mirror-"+d.ID { // elsewhere it is in nobody's way
 				f.Foreign = append(f.Foreign, d.ID)
 			}
 		}
@@ -137,6 +137,7 @@ func (a *Agent) pass(ctx context.Context) {
 		a.tell(p.Outcome)
 		routes := a.routes(cfg, facts.Peers)
 		a.logConflicts(p.Demand.Conflicts)
+		a.logInTheWay(p)
 		a.watchDevices(facts.Peers)
 		a.timing.measure("cleanup_domains", func() { a.removeDomains(ctx, p) })
 		a.timing.measure("cleanup_flows", func() { a.removeFlows(ctx, p) })

@@ -199,6 +199,20 @@ func (r *Room) leave(k Key) {
 	delete(r.busy, k)
 }
 
+// InTheWay logs what is in the way of a wanted mirror of a domain and is not ours,
+// once while the reason lasts. It opens one directory.
+func (r *Room) InTheWay(domainID string) {
+	if CheckDomainID(domainID) != nil {
+		return
+	}
+	d, err := r.openDomain(domainID)
+	if err == nil {
+		d.close()
+		return
+	}
+	r.complain(err)
+}
+
 // complain logs a directory that is not ours, once while the reason lasts.
 func (r *Room) complain(err error) {
 	var foreign *ForeignError

@@ -291,6 +291,7 @@ func TestForeignIsLoggedOnce(t *testing.T) {
 		if _, _, err := r.EnsureFlow(origin("data", 1)); !errors.Is(err, ErrForeign) {
 			t.Fatal(err)
 		}
+		r.InTheWay(testDomain)
 	}
 	if n := strings.Count(lines.String(), "mirror_domain_id_mismatch"); n != 1 {
 		t.Errorf("logged %d times:\n%s", n, lines)
