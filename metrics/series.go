@@ -161,7 +161,7 @@ var families = [familyCount]Series{
 		Help: "Time to set up a replication: target_setup, handshake, first_grain."},
 
 	sampleAge: {Name: Prefix + "replication_sample_age_seconds", Kind: Histogram, Labels: []string{"flow_id", "stage"}, PerFlow: Totalled, TotalLabels: []string{"stage"},
-		Help: "Age of the newest sample when the source reads it (origin), posts it (sent) and the destination commits it (delivered)."},
+		Help: "Age of the oldest sample of a batch when the source reads it (origin), posts it (sent) and the destination commits it (delivered)."},
 	sampleAgeMax: {Name: Prefix + "replication_sample_age_max_seconds", Kind: Gauge, Labels: []string{"flow_id", "stage"}, PerFlow: Totalled, TotalLabels: []string{"stage"},
 		Help: "Largest sample age of the last 10 seconds."},
 	deliveryGap: {Name: Prefix + "replication_delivery_gap_seconds", Kind: Histogram, Labels: []string{"flow_id"}, PerFlow: Totalled,
