@@ -42,6 +42,7 @@ type mirrorDeeds struct {
 	// full tells it whether a flow was not made for want of space.
 	full  func(mirror.Key, bool)
 	wake  func()
+	now   func() time.Time
 	slots chan struct{}
 	wg    sync.WaitGroup
 
@@ -50,24 +51,29 @@ type mirrorDeeds struct {
 	held   map[mirror.Key]*mirror.Flow
 	gens   map[mirror.Key]uint64
 	failed map[mirror.Key]string // the last failure, logged when it changes
+	losses map[mirror.Key]mirrorLoss
 }
 
 func newMirrorDeeds(room mirrorRoom, log *slog.Logger) *mirrorDeeds {
 	return &mirrorDeeds{
-		room: room, log: log, slots: make(chan struct{}, setupsAtOnce),
+		room: room, log: log, now: time.Now, slots: make(chan struct{}, setupsAtOnce), losses: map[mirror.Key]mirrorLoss{},
 		busy: map[mirror.Key]bool{}, held: map[mirror.Key]*mirror.Flow{}, gens: map[mirror.Key]uint64{}, failed: map[mirror.Key]string{},
 	}
 }
 
 // flow is the open mirror flow and a number that changes when its writer does;
-// nil while there is none or a deed is at work on it.
+// nil while there is none, a deed is at work on it or its mapping was lost.
 func (m *mirrorDeeds) flow(k mirror.Key) (*mirror.Flow, uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.busy[k] || m.busy[mirror.Key{DomainID: k.DomainID}] {
 		return nil, 0
 	}
-	return m.held[k], m.gens[k]
+	f := m.held[k]
+	if f != nil && f.Lost() {
+		f = nil
+	}
+	return f, m.gens[k]
 }
 
 // set takes over an open flow, or that there is none.
@@ -123,8 +129,11 @@ func (m *mirrorDeeds) busyIn(domainID string) bool {
 // ensure makes the mirror of an origin, or opens it, and says whether it began.
 // A definition that differs from the one on disk replaces the mirror at once,
 // readers or not: the old layout is wrong for them too (contract, "Rebuild
-// rules").
+// rules"). A mirror that was lost again and again rests in between.
 func (m *mirrorDeeds) ensure(ctx context.Context, o mirror.Origin) bool {
+	if m.resting(o.Key) {
+		return false
+	}
 	return m.start(ctx, o.Key, func(ctx context.Context) {
 		f, created, err := m.room.EnsureFlow(o)
 		var differs *mirror.DiffersError

@@ -30,6 +30,8 @@ type targetLane interface {
 	Info() fabrics.TargetInfo
 	Stats() fabrics.TargetStats
 	RequireSecret()
+	CheckMirror() error
+	CheckMirrorFile() error
 	Close() error
 }
 
@@ -70,7 +72,9 @@ type pullDeps struct {
 	open    func(targetSetup) (targetLane, error)
 	ask     func(ctx context.Context, controlURL string, req peers.ReplicationRequest) (peers.ReplicationAnswer, error)
 	release func(ctx context.Context, controlURL, id, dest string) error
-	ports   *portPool
+	// lost hears that the writer of a mirror flow, by its generation, is of no use any more.
+	lost  func(k mirror.Key, generation uint64, cause error)
+	ports *portPool
 	// setups bounds how many targets are set up at once, so that a start with
 	// fifty flows does not exhaust the host.
 	setups chan struct{}
@@ -106,6 +110,7 @@ type pull struct {
 	fallback    bool
 	view        pullView
 	retry       backoff
+	watched     mirrorWatch // of the present lane
 	lastError   string
 	lastSetup   string // the set-up failure last logged
 	failed      bool   // the last deed failed
@@ -283,4 +288,5 @@ func (p *pull) observe() {
 	if p.view.TargetFailed && st.LastError != "" {
 		p.lastError = st.LastError
 	}
+	p.watchMirror(st, now)
 }

@@ -94,6 +94,9 @@ type pullView struct {
 	RebuildsInARow   int
 	RetryReady       bool // the back-off is over
 	SourceHoldsRoute bool // a POST was accepted since the target was set up
+	// MirrorLost: the writer of LostGeneration has not the mirror's files mapped any more.
+	MirrorLost     bool
+	LostGeneration uint64
 }
 
 type pullStep int
@@ -118,6 +121,9 @@ func (s pullStep) String() string {
 func nextPullStep(f pullFacts, v pullView, now time.Time) pullStep {
 	if !f.Wanted {
 		return stepRelease
+	}
+	if v.MirrorLost && v.LostGeneration == f.MirrorGeneration {
+		f.MirrorReady = false
 	}
 	if v.HasTarget && v.SetUpBootID != "" && f.BootID != "" && v.SetUpBootID != f.BootID {
 		return stepDropForRestart

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/mxl-stack/mxl-fabrics-agent/fabrics"
+	"github.com/mxl-stack/mxl-fabrics-agent/mirror"
 	"github.com/mxl-stack/mxl-fabrics-agent/mxl"
 	"github.com/mxl-stack/mxl-fabrics-agent/peers"
 )
@@ -19,7 +20,9 @@ type fakeTarget struct {
 	mu     sync.Mutex
 	stats  fabrics.TargetStats
 	closed bool
-	secret bool // is required
+	secret bool   // is required
+	files  error  // what the checks of the mirror's files say
+	looks  [2]int // at one file, at all
 }
 
 func (f *fakeTarget) Info() fabrics.TargetInfo { return fabrics.TargetInfo{ID: 1, Provider: "tcp"} }
@@ -27,6 +30,14 @@ func (f *fakeTarget) Stats() fabrics.TargetStats {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.stats
+}
+func (f *fakeTarget) CheckMirror() error     { return f.look(1) }
+func (f *fakeTarget) CheckMirrorFile() error { return f.look(0) }
+func (f *fakeTarget) look(much int) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.looks[much]++
+	return f.files
 }
 func (f *fakeTarget) RequireSecret() {
 	f.mu.Lock()
@@ -63,6 +74,7 @@ type pullBench struct {
 	askErr   error
 	said     func(peers.ReplicationRequest, targetSetup) (peers.ReplicationAnswer, error) // in place of both, when set
 	openErr  error
+	lost     []uint64 // generations
 	cancel   context.CancelFunc
 }
 
@@ -95,6 +107,11 @@ func newPullBench(t *testing.T) *pullBench {
 			defer b.mu.Unlock()
 			b.releases++
 			return nil
+		},
+		lost: func(_ mirror.Key, generation uint64, _ error) {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			b.lost = append(b.lost, generation)
 		},
 		ports: newPortPool(23500, 2), setups: make(chan struct{}, 1),
 		ended: func(pullKey, string, fabrics.Provider, bool, fabrics.TargetStats) {}, phase: func(string, time.Duration) {}, now: time.Now, log: slog.New(slog.DiscardHandler),

@@ -105,6 +105,11 @@ func (p *pull) setUp(ctx context.Context, w *pullWish) {
 	}
 	began := p.deps.now()
 	lane, provider, err := p.openLane(w)
+	if errors.Is(err, fabrics.ErrMirrorLost) {
+		p.restarts++
+		p.loseMirror(w.MirrorGeneration, err)
+		return
+	}
 	if err != nil {
 		if p.lastSetup != err.Error() {
 			p.lastSetup = err.Error()
@@ -120,6 +125,7 @@ func (p *pull) setUp(ctx context.Context, w *pullWish) {
 	p.deps.phase("target_setup", p.deps.now().Sub(began))
 	p.lastSetup = ""
 	p.failed = false
+	p.watched = mirrorWatch{}
 	p.view.HasTarget = true
 	p.view.SetUpAt = p.deps.now()
 	p.view.SetUpBootID = w.BootID

@@ -57,6 +57,8 @@ type targetOnly struct{ *stalledLane }
 func (t targetOnly) Info() fabrics.TargetInfo   { return fabrics.TargetInfo{} }
 func (t targetOnly) Stats() fabrics.TargetStats { return fabrics.TargetStats{} }
 func (t targetOnly) RequireSecret()             {}
+func (t targetOnly) CheckMirror() error         { return nil }
+func (t targetOnly) CheckMirrorFile() error     { return nil }
 func (t targetOnly) Close() error               { return nil }
 
 type sourceOnly struct{ *stalledLane }
