@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/mxl-stack/mxl-fabrics-agent/mxl"
 	"github.com/mxl-stack/mxl-fabrics-agent/tests/mesh"
 	"github.com/mxl-stack/mxl-fabrics-agent/tests/studio"
 )
@@ -22,7 +23,10 @@ func files() []scenario {
 		{name: "mirror_domain_removed", about: "a whole mirror domain is removed by hand", run: mirrorDomainRemoved},
 		{name: "tmpfs_full", about: "a host's tmpfs is full to the last byte, and another flow is wanted there", run: tmpfsFull},
 		{name: "origin_truncated", about: "the grain files of an origin are cut to nothing while all map them", run: originTruncated},
-		{name: "mirror_truncated", about: "the grain files of a mirror are cut to nothing while all map them", run: mirrorTruncated},
+		{name: "mirror_truncated", about: "the grain files of a mirror are cut to nothing while all map them", run: mirrorTruncated(true, 0), check: rebuiltAs("replaced")},
+		{name: "mirror_payloads_cut", about: "the grain files of a mirror are cut behind their headers while all map them", run: mirrorTruncated(true, mxl.PayloadOffset), check: rebuiltAs("replaced")},
+		{name: "mirror_ring_truncated", about: "the sample ring of a mirror is cut to nothing while all map it", run: mirrorTruncated(false, 0), check: rebuiltAs("replaced")},
+		{name: "mirror_truncated_again", about: "the grain files of a mirror are cut to nothing whenever they are there again", run: mirrorTruncatedAgain, check: rebuiltAs("replaced")},
 	}
 }
 
@@ -114,67 +118,4 @@ func fill(path string) error {
 		}
 	}
 	return nil
-}
-
-// cut truncates every grain file of a flow directory.
-func cut(directory string) error {
-	grains, err := filepath.Glob(filepath.Join(directory, "grains", "data.*"))
-	if err == nil && len(grains) == 0 {
-		err = fmt.Errorf("no grain files in %s", directory)
-	}
-	for _, g := range grains {
-		// A writer that fell over the first ones may take its flow away meanwhile.
-		if cut := os.Truncate(g, 0); !errors.Is(cut, os.ErrNotExist) {
-			err = errors.Join(err, cut)
-		}
-	}
-	return err
-}
-
-// originTruncated cuts an origin's grain files, waits for its writer to fall over
-// them, and has it write the flow anew.
-func originTruncated(ctx context.Context, r *run) error {
-	f := r.someFlow(true)
-	r.touch(of(f))
-	if err := r.upTo(ctx, 500*time.Millisecond); err != nil {
-		return err
-	}
-	if err := cut(f.Directory()); err != nil {
-		return err
-	}
-	if err := r.upTo(ctx, longestDown); err != nil {
-		return err
-	}
-	f.Writer.Stop(5 * time.Second)
-	if err := os.RemoveAll(f.Directory()); err != nil {
-		return err
-	}
-	r.over(of(f))
-	return f.Write()
-}
-
-// mirrorTruncated cuts a mirror's grain files. Readers that map them are lost,
-// and so is the file; whoever cut it removes it.
-func mirrorTruncated(ctx context.Context, r *run) error {
-	paths := slices.DeleteFunc(r.Paths(), func(p *studio.Path) bool { return p.To != r.a || !p.Discrete })
-	p := paths[r.random.IntN(len(paths))]
-	r.touch(only(p))
-	if err := r.upTo(ctx, 500*time.Millisecond); err != nil {
-		return err
-	}
-	directory := filepath.Dir(p.Data())
-	if err := cut(directory); err != nil {
-		return err
-	}
-	if err := pause(ctx, time.Second); err != nil {
-		return err
-	}
-	if err := r.upTo(ctx, longestDown); err != nil {
-		return err
-	}
-	if !r.a.Running() {
-		return fmt.Errorf("the agent of %s ended with code %d, see %s", r.a.HostID, r.a.ExitCode(), r.a.Log)
-	}
-	r.overWith(only(p), replaced)
-	return os.RemoveAll(directory)
 }
