@@ -167,8 +167,12 @@ func TestOpenWaitsForALease(t *testing.T) {
 	if fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0); err != unix.EWOULDBLOCK {
 		t.Fatalf("the lease keeps nobody waiting: %d, %v", fd, err)
 	}
-	timer := time.AfterFunc(lockRetry/5, func() { _, _ = unix.FcntlInt(f.Fd(), unix.F_SETLEASE, unix.F_UNLCK) })
-	defer timer.Stop()
+	released := make(chan struct{})
+	time.AfterFunc(lockRetry/5, func() {
+		_, _ = unix.FcntlInt(f.Fd(), unix.F_SETLEASE, unix.F_UNLCK)
+		close(released)
+	})
+	defer func() { <-released }()
 	r, err := d.OpenDiscreteReader(id)
 	if err != nil {
 		t.Fatal(err)

@@ -131,16 +131,24 @@ func TestEndlessAnswersAreBounded(t *testing.T) {
 			errs <- err
 		})
 	}
-	for deadline := time.Now().Add(time.Second); time.Now().Before(deadline); {
+	var failed error
+	answered := 0
+	for start := time.Now(); time.Since(start) < time.Second || answered == 0 && time.Since(start) < 20*time.Second; {
 		runtime.GC()
 		runtime.ReadMemStats(&during)
 		if _, err := c.Inventory(t.Context(), server.URL+"/good"); err != nil {
-			t.Errorf("an ordinary peer meanwhile: %v", err)
+			failed = err
+		} else {
+			answered++
 		}
 		// Buffers grow by doubling; every host may have 1 MiB, and the server has its own.
 		if grown := int64(during.HeapAlloc) - int64(before.HeapAlloc); grown > 3*maxArriving+hosts*4*modest {
 			t.Fatalf("%d MiB for answers that do not end", grown>>20)
 		}
+	}
+	// A busy machine does not answer every time in time, but it does answer.
+	if answered == 0 {
+		t.Errorf("an ordinary peer meanwhile: %v", failed)
 	}
 	close(gate)
 	reading.Wait()
