@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -118,4 +119,26 @@ func TestMappingLostAtTheOrigin(t *testing.T) {
 	if head := p.target.Stats().Head; head != 10 {
 		t.Errorf("the mirror's head is %d, and what was at 11 is gone", head)
 	}
+}
+
+// TestOriginCutIsLeftUntilItIsWhole: an origin whose files were cut off is left although
+// nothing is read from it, and opened again only when every file has its length back.
+func TestOriginCutIsLeftUntilItIsWhole(t *testing.T) {
+	p := newPair(t, dataDef, 200*time.Millisecond, 200*time.Millisecond)
+	writeGrain(t, p.w, 10, 0, p.w.TotalSlices())
+	connect(t, p.source, "b", p.target)
+	p.arrives(t, 10, mxl.AllSlices)
+	cutGrains(t, p.origin, p.testFlow, p.w.Depth(), mxl.PayloadOffset)
+	failures := func(n uint64) func() bool {
+		return func() bool { st := p.source.Stats(); return st.State == StateError && st.Errors >= n }
+	}
+	// The first leaves it; the others are tries to open it again.
+	eventually(t, 10*time.Second, p.describe, failures(3))
+	if st := p.source.Stats(); st.Reading || st.Reopened != 0 || !strings.Contains(st.LastError, "8192 bytes") {
+		t.Errorf("reading %v, reopened %d times, %q", st.Reading, st.Reopened, st.LastError)
+	}
+	cutGrains(t, p.origin, p.testFlow, p.w.Depth(), int64(mxl.PayloadOffset+p.w.PayloadSize()))
+	eventually(t, 10*time.Second, p.describe, func() bool { st := p.source.Stats(); return st.Reading && st.Reopened == 1 && st.State != StateError })
+	writeGrain(t, p.w, 11, 0, p.w.TotalSlices())
+	p.arrives(t, 11, mxl.AllSlices)
 }

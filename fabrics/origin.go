@@ -98,6 +98,14 @@ func (r originReader) check() error {
 	return r.samples.Check()
 }
 
+// checkFile looks at one file of the ring, by any number.
+func (r originReader) checkFile(number int) error {
+	if r.grains != nil {
+		return r.grains.CheckFile(number)
+	}
+	return r.samples.CheckFile(number)
+}
+
 // origin is the flow a source reads.
 type origin struct {
 	state  originState
@@ -108,6 +116,7 @@ type origin struct {
 	length uint64 // grains in the ring, or samples per channel
 
 	checkAt  int64 // next comparison with the files
+	checked  int   // comparisons so far: each looks at another file of the ring
 	retryAt  int64 // next attempt to open
 	leaveBy  int64
 	reason   string // why it is left or gone
@@ -232,6 +241,12 @@ func (l *sourceLane) checkOrigin(now int64) {
 		default:
 			l.leaveOrigin(originFailed, err.Error(), now)
 		}
+		return
+	}
+	// An adapter that reads memory by itself does not notice that the file is gone.
+	o.checked++
+	if err := o.reader.checkFile(o.checked); errors.Is(err, mxl.ErrFlowInvalid) && !errors.Is(err, mxl.ErrFlowNotFound) {
+		l.leaveOrigin(originFailed, err.Error(), now)
 		return
 	}
 	if now-o.moved < int64(silentAfter) {
