@@ -207,6 +207,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	run("readers", func(ctx context.Context) error {
 		a.readers.Run(ctx, a.room.Watched, func(r *mirror.ReaderReport) {
 			a.timing.add("reader_scan", r.Took)
+			a.room.SweepLeft()
 			a.poke()
 		})
 		return nil

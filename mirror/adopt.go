@@ -3,6 +3,8 @@ package mirror
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/google/uuid"
@@ -96,6 +98,38 @@ func (r *Room) Sweep() error {
 		d.close()
 	}
 	return all
+}
+
+// leftIn notes that a removal left files of a flow that is gone.
+func (r *Room) leftIn(domainID string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.left[domainID] = true
+}
+
+// SweepLeft clears what removals left, once it can go; in a domain that stays
+// nothing else would before the next start. It costs nothing while there is
+// nothing.
+func (r *Room) SweepLeft() {
+	r.mu.Lock()
+	ids := slices.Collect(maps.Keys(r.left))
+	r.mu.Unlock()
+	for _, id := range ids {
+		d, err := r.openDomain(id)
+		if err == nil {
+			r.making.Lock()
+			err = d.sweep()
+			r.making.Unlock()
+			d.close()
+		} else if gone(err) || errors.Is(err, ErrForeign) {
+			err = nil // it went with its domain
+		}
+		if err == nil {
+			r.mu.Lock()
+			delete(r.left, id)
+			r.mu.Unlock()
+		}
+	}
 }
 
 // sweep removes the half-made flows of one domain that nobody builds: those

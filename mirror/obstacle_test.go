@@ -178,6 +178,11 @@ func TestARemovalThatFailsHalfWay(t *testing.T) {
 	if !exists(filepath.Join(root, "other", "keep")) {
 		t.Error("a file behind the mount was removed")
 	}
+	// It is tried again, and stays while it cannot go.
+	aside := filepath.Join(r.domainPath(testDomain), halfMade+"gone-"+keys[1].FlowID.String())
+	if r.SweepLeft(); !exists(aside) || len(r.left) != 1 {
+		t.Errorf("left: %v", r.left)
+	}
 	// Both can be made again, and the domain goes once nothing is in the way.
 	mustEnsure(t, r, origin("data", 1))
 	if _, err := r.RemoveDomain(t.Context(), testDomain, Orphan); !errors.Is(err, ErrObstacle) {
@@ -185,6 +190,9 @@ func TestARemovalThatFailsHalfWay(t *testing.T) {
 	}
 	for _, dir := range list(t, r.domainPath(testDomain)) {
 		_ = unix.Unmount(filepath.Join(r.domainPath(testDomain), dir, "mounted"), unix.MNT_DETACH)
+	}
+	if r.SweepLeft(); exists(aside) || len(r.left) != 0 || r.Held(keys[2]) == nil {
+		t.Errorf("left: %v", r.left)
 	}
 	if done, err := r.RemoveDomain(t.Context(), testDomain, Orphan); err != nil || len(done.Flows) != 2 || exists(r.domainPath(testDomain)) {
 		t.Errorf("without it: %+v, %v", done, err)

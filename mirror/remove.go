@@ -239,6 +239,7 @@ func (r *Room) removeFlow(ctx context.Context, d *domainDirectory, k Key, reason
 	r.forget(k)
 	if err != nil {
 		// The flow is gone, files of it are not: they lie aside as after a crash.
+		r.leftIn(d.id)
 		r.cfg.Log.Warn("mirror_sweep_failed", "domain_id", d.id, "path", d.path, "error", err.Error())
 	}
 	return nil
@@ -261,7 +262,7 @@ func (d *domainDirectory) flowFile(k Key) (FileID, error) {
 // unlinkFlow removes the directory of a flow: it takes the name away in one
 // step, looks whether what it took is what was checked, and only then empties
 // it. A crash in between leaves a half-made flow for the sweep, and so does an
-// error once the flow is gone.
+// error once the flow is gone, for SweepLeft.
 func (d *domainDirectory) unlinkFlow(k Key, before FileID) (gone bool, err error) {
 	fd := int(d.dir.Fd())
 	from, aside := flowDir(k.FlowID), halfMade+"gone-"+k.FlowID.String()
@@ -316,6 +317,7 @@ func (r *Room) dismantle(d *domainDirectory, flows map[uuid.UUID]FileID, removal
 			removal.Flows = append(removal.Flows, k)
 		}
 		if err != nil {
+			r.leftIn(d.id)
 			return err
 		}
 	}

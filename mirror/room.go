@@ -50,6 +50,7 @@ type Room struct {
 	watched map[Key]watchedFlow // files of held flows, for Watched
 	kinds   map[Key]kind        // what flow_def.json says, for Survey
 	foreign map[string]string   // complaint already logged, by path
+	left    map[string]bool     // domains in which a removal left files of a flow that is gone
 }
 
 // heldFlow is a flow whose writer is open, and the origin definition it was
@@ -99,6 +100,7 @@ func Open(cfg Config) (*Room, error) {
 		cfg: cfg, path: path, root: root, dir: dir, watch: mxl.NewAccessWatch(),
 		held: map[Key]*heldFlow{}, busy: map[Key]bool{}, damaged: map[Key]error{},
 		watched: map[Key]watchedFlow{}, kinds: map[Key]kind{}, foreign: map[string]string{},
+		left: map[string]bool{},
 	}
 	r.reserveMB.Store(cfg.ReserveMB)
 	return r, nil
