@@ -108,6 +108,8 @@ func (l *lane) start(s Scheduling, prepare func() error, body func()) error {
 			l.log.Warn("timer_slack_failed", "error", fmt.Sprintf("timer slack %v: %v", laneSlack, err))
 		}
 		s.apply(l.log)
+		l.stalls.starved.open()
+		defer l.stalls.starved.close()
 		err := prepare()
 		ready <- err
 		if err == nil {

@@ -32,12 +32,15 @@ type stallWatch struct {
 	pendingTask atomic.Int32
 	pendingHeld atomic.Int64
 
-	started, last int64
+	starved       starvation
+	began         int64
+	started, last int64 // started: began, later by what the wait allowed for
 	spent         [taskCount]int64
 }
 
 func (w *stallWatch) begin(now int64) {
-	w.started, w.last = now, now
+	w.began, w.started, w.last = now, now, now
+	w.starved.note(now)
 	w.spent = [taskCount]int64{}
 }
 
@@ -56,8 +59,11 @@ func (w *stallWatch) waited(allowed, now int64) {
 
 // end judges the pass. busy is whether there was work that a pass would have done.
 func (w *stallWatch) end(busy bool, now int64) {
-	gap := now - w.started
-	if !busy || gap <= stallFloor {
+	gap, starved := now-w.started, int64(0)
+	if busy && now-w.began > stallFloor {
+		starved = w.starved.since(w.began, now)
+	}
+	if !busy || max(gap, starved) <= stallFloor {
 		return
 	}
 	held := taskNone
@@ -66,9 +72,10 @@ func (w *stallWatch) end(busy bool, now int64) {
 			held = t
 		}
 	}
-	if w.spent[held] < gap/2 {
+	if starved > gap/2 || w.spent[held] < gap/2 {
 		held = taskNone
 	}
+	gap = max(gap, starved)
 	w.tasks[held].observe(gap, now)
 	if gap > w.pendingGap.Load() {
 		w.pendingTask.Store(int32(held))
