@@ -186,6 +186,7 @@ func TestRestartStep(t *testing.T) {
 		{"quiet for long", restartFacts{Visible: late, MovedAt: now.Add(-restartQuiet)}, true, ""},
 		{"a flow runs", restartFacts{Visible: late, MovedAt: now.Add(-restartQuiet + 1)}, false, "flows are running"},
 		{"just restarted", restartFacts{Visible: late, Last: now.Add(-restartEvery + 1)}, false, "the last restart in place was less than 1m0s ago"},
+		{"restarted before the clock was set back", restartFacts{Visible: late, Last: now.Add(time.Hour)}, true, ""},
 		{"restarted before", restartFacts{Visible: late, Last: now.Add(-restartEvery)}, true, ""},
 		{"restarted before, a flow runs", restartFacts{Visible: late, Last: now.Add(-restartEvery), MovedAt: now}, false, "flows are running"},
 	} {

@@ -100,10 +100,13 @@ type restartFacts struct {
 // restartStep says whether to restart now, or else why not; both are empty where
 // nothing would be found.
 func restartStep(f restartFacts) (now bool, waits string) {
+	// A Last that is to come was taken before the clock was set back, as it may be
+	// while a host starts.
+	recent := !f.Last.IsZero() && !f.Last.After(f.Now) && f.Now.Sub(f.Last) < restartEvery
 	switch {
 	case len(f.Visible) == 0:
 		return false, ""
-	case !f.Last.IsZero() && f.Now.Sub(f.Last) < restartEvery:
+	case recent:
 		return false, fmt.Sprintf("the last restart in place was less than %v ago", restartEvery)
 	case !f.MovedAt.IsZero() && f.Now.Sub(f.MovedAt) < restartQuiet:
 		return false, "flows are running that would be interrupted; restart the agent when that is acceptable"
