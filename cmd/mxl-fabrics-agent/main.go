@@ -13,6 +13,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -30,6 +31,11 @@ const (
 	exitConfiguration = 78
 	exitSignal        = 143
 )
+
+// collectAt is the garbage collector's target (GOGC) unless the operator sets one:
+// the heap is small beside what lanes map, and each collection takes processors
+// from them.
+const collectAt = 200
 
 func main() { os.Exit(run()) }
 
@@ -60,6 +66,9 @@ func run() int {
 	if err := cfg.CheckScanPath(); err != nil {
 		log.Error("mxl_root_missing", "path", cfg.ScanPath)
 		return invalid(err)
+	}
+	if _, chosen := os.LookupEnv("GOGC"); !chosen {
+		debug.SetGCPercent(collectAt)
 	}
 	handed, _ := agent.TakeRestart(os.Environ())
 	a, err := agent.New(store, log)
