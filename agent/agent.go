@@ -170,10 +170,11 @@ func (a *Agent) Start(ctx context.Context) error {
 	return nil
 }
 
-// Run works until ctx is done, then shuts down in the contract's order: fabric
+// Run works until process is done, then shuts down in the contract's order: fabric
 // connections, readers, the registry, and with MXL_CLEANUP_ON_EXIT the mirrors.
-func (a *Agent) Run(ctx context.Context) error {
-	ctx, a.endRun = context.WithCancelCause(ctx)
+func (a *Agent) Run(process context.Context) error {
+	ctx, endRun := context.WithCancelCause(process)
+	a.endRun = endRun
 	defer a.endRun(nil)
 	adopted, err := a.room.Adopt()
 	if err != nil {
@@ -232,15 +233,17 @@ func (a *Agent) Run(ctx context.Context) error {
 	a.log.Info("shutdown", "reason", context.Cause(ctx))
 	stopLoop()
 	<-done
-	a.shutdown(errors.Is(context.Cause(ctx), errRestart))
+	again := errors.Is(context.Cause(ctx), errRestart)
+	a.shutdown(func() bool { return again && process.Err() == nil })
 	endFacts()
 	rooms.Wait()
 	return nil
 }
 
 // shutdown closes everything in the contract's order. For a restart in place the
-// registry keeps the node and the host its mirrors.
-func (a *Agent) shutdown(again bool) {
+// registry keeps the node and the host its mirrors, unless the process is to end by
+// then.
+func (a *Agent) shutdown(again func() bool) {
 	cfg := a.store.Config()
 	// Destinations close without telling their sources: they see the connection
 	// go (agent API reference §16.12).
@@ -248,10 +251,10 @@ func (a *Agent) shutdown(again bool) {
 	a.pullsRunning.Wait()
 	a.mirrors.wait()
 	a.sources.close()
-	if a.nmos != nil && !again {
+	if a.nmos != nil && !again() {
 		a.nmos.leave(a.log, registryLeaveTime(cfg.ShutdownTimeout.Duration()))
 	}
-	removed, err := a.room.Close(cfg.CleanupOnExit && !again)
+	removed, err := a.room.Close(cfg.CleanupOnExit && !again())
 	if err != nil {
 		a.log.Warn("mirror_close_failed", "error", err)
 	}
