@@ -12,13 +12,20 @@ import (
 	"github.com/mxl-stack/mxl-fabrics-agent/tests/studio"
 )
 
-// cut truncates every grain file of a flow directory, or its sample ring.
-func cut(directory string, size int64) error {
-	rings, err := filepath.Glob(filepath.Join(directory, "grains", "data.*"))
-	if err == nil && len(rings) == 0 {
-		rings = []string{filepath.Join(directory, "channels")}
+// Files of a flow directory.
+const (
+	grainFiles = "grains/data.*"
+	sampleRing = "channels"
+	flowHeader = "data"
+)
+
+// cut truncates files of a flow directory.
+func cut(directory, pattern string, size int64) error {
+	files, err := filepath.Glob(filepath.Join(directory, pattern))
+	if err == nil && len(files) == 0 {
+		err = fmt.Errorf("no %s in %s", pattern, directory)
 	}
-	for _, file := range rings {
+	for _, file := range files {
 		// A writer that fell over the first ones may take its flow away meanwhile.
 		if cut := os.Truncate(file, size); !errors.Is(cut, os.ErrNotExist) {
 			err = errors.Join(err, cut)
@@ -35,7 +42,7 @@ func originTruncated(ctx context.Context, r *run) error {
 	if err := r.upTo(ctx, 500*time.Millisecond); err != nil {
 		return err
 	}
-	if err := cut(f.Directory(), 0); err != nil {
+	if err := cut(f.Directory(), grainFiles, 0); err != nil {
 		return err
 	}
 	if err := r.upTo(ctx, longestDown); err != nil {
@@ -51,7 +58,7 @@ func originTruncated(ctx context.Context, r *run) error {
 
 // mirrorTruncated cuts the files of a mirror that an agent writes. Its process lives,
 // and it makes the mirror anew by itself: nobody removes what was cut.
-func mirrorTruncated(discrete bool, size int64) func(context.Context, *run) error {
+func mirrorTruncated(discrete bool, files string, size int64) func(context.Context, *run) error {
 	return func(ctx context.Context, r *run) error {
 		paths := slices.DeleteFunc(r.Paths(), func(p *studio.Path) bool { return p.To != r.a || p.Discrete != discrete })
 		p := paths[r.random.IntN(len(paths))]
@@ -60,7 +67,7 @@ func mirrorTruncated(discrete bool, size int64) func(context.Context, *run) erro
 			return err
 		}
 		r.overWith(only(p), replaced)
-		return cut(filepath.Dir(p.Data()), size)
+		return cut(filepath.Dir(p.Data()), files, size)
 	}
 }
 
@@ -82,7 +89,7 @@ func mirrorTruncatedAgain(ctx context.Context, r *run) error {
 	began := time.Now()
 	for i := range cuts - 1 {
 		anew := p.Replacement()
-		if err := cut(filepath.Dir(p.Data()), 0); err != nil {
+		if err := cut(filepath.Dir(p.Data()), grainFiles, 0); err != nil {
 			return err
 		}
 		select {
@@ -98,5 +105,5 @@ func mirrorTruncatedAgain(ctx context.Context, r *run) error {
 		return fmt.Errorf("%s was made anew %d times in %v: the agent does not rest in between", p.Name, cuts-1, took)
 	}
 	r.overWith(only(p), replaced)
-	return cut(filepath.Dir(p.Data()), 0)
+	return cut(filepath.Dir(p.Data()), grainFiles, 0)
 }

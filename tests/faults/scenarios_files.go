@@ -23,9 +23,10 @@ func files() []scenario {
 		{name: "mirror_domain_removed", about: "a whole mirror domain is removed by hand", run: mirrorDomainRemoved},
 		{name: "tmpfs_full", about: "a host's tmpfs is full to the last byte, and another flow is wanted there", run: tmpfsFull},
 		{name: "origin_truncated", about: "the grain files of an origin are cut to nothing while all map them", run: originTruncated},
-		{name: "mirror_truncated", about: "the grain files of a mirror are cut to nothing while all map them", run: mirrorTruncated(true, 0), check: rebuiltAs("replaced")},
-		{name: "mirror_payloads_cut", about: "the grain files of a mirror are cut behind their headers while all map them", run: mirrorTruncated(true, mxl.PayloadOffset), check: rebuiltAs("replaced")},
-		{name: "mirror_ring_truncated", about: "the sample ring of a mirror is cut to nothing while all map it", run: mirrorTruncated(false, 0), check: rebuiltAs("replaced")},
+		{name: "mirror_truncated", about: "the grain files of a mirror are cut to nothing while all map them", run: mirrorTruncated(true, grainFiles, 0), check: rebuiltAs("replaced")},
+		{name: "mirror_payloads_cut", about: "the grain files of a mirror are cut behind their headers while all map them", run: mirrorTruncated(true, grainFiles, mxl.PayloadOffset), check: rebuiltAs("replaced")},
+		{name: "mirror_ring_truncated", about: "the sample ring of a mirror is cut to nothing while all map it", run: mirrorTruncated(false, sampleRing, 0), check: rebuiltAs("replaced")},
+		{name: "mirror_header_truncated", about: "the header of a mirror is cut to nothing while all map it", run: mirrorTruncated(true, flowHeader, 0), check: rebuiltAs("replaced")},
 		{name: "mirror_truncated_again", about: "the grain files of a mirror are cut to nothing whenever they are there again", run: mirrorTruncatedAgain, check: rebuiltAs("replaced")},
 	}
 }
