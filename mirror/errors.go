@@ -4,6 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mxl-stack/mxl-fabrics-agent/mxl"
 )
 
 // Sentinels by which the caller decides.
@@ -106,4 +110,19 @@ func (e *DiffersError) Reason() Reason {
 		return Replaced
 	}
 	return OriginConfigChanged
+}
+
+// damage says whether an error is about the files of a flow. One about this process
+// or its host at this moment, open files or memory that ran out, a right that is
+// missing, is no reason to take the mirror from its readers.
+func damage(err error) bool {
+	if err == nil || exhausted(err) || errors.Is(err, mxl.ErrPermissionDenied) {
+		return false
+	}
+	for _, passing := range []error{unix.EAGAIN, unix.EINTR, unix.EIO, unix.EBUSY} {
+		if errors.Is(err, passing) {
+			return false
+		}
+	}
+	return true
 }

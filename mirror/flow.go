@@ -147,8 +147,10 @@ func (r *Room) compareHeld(o Origin) (*Flow, error) {
 	case f == nil:
 		return nil, nil
 	}
-	if err := f.check(); err != nil {
+	if err := f.check(); damage(err) {
 		return nil, &DiffersError{Key: o.Key, Damaged: err}
+	} else if err != nil {
+		return nil, fmt.Errorf("mirror flow %s: %w", o.Key, err)
 	}
 	if !bytes.Equal(f.def, o.FlowDef) {
 		if _, err := o.parse(); err != nil {
@@ -281,7 +283,7 @@ func (r *Room) openFailed(d *domainDirectory, o Origin, def *mxl.FlowDef, exists
 		return errors.Join(err, d.sweep())
 	}
 	if exists {
-		if _, bad := mxl.InspectFlowAt(int(d.dir.Fd()), o.FlowID); bad != nil {
+		if _, bad := mxl.InspectFlowAt(int(d.dir.Fd()), o.FlowID); damage(bad) {
 			return &DiffersError{Key: o.Key, Damaged: bad}
 		}
 	}

@@ -68,8 +68,8 @@ func (r *Room) ReplaceFlow(ctx context.Context, o Origin) (Rebuilt, error) {
 		}
 		// Its own files go, whole again or not: what they hold is not what was written.
 		if !old.Lost() || !r.inPlace(old) {
-			if again, err := r.makeAgain(o, done); err == nil {
-				return again, nil
+			if again, err := r.makeAgain(o, done); !errors.Is(err, ErrDiffers) {
+				return again, err
 			}
 		}
 	}
