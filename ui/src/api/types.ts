@@ -133,6 +133,7 @@ export interface Peer {
   control_url: string
   up: boolean
   error: string
+  warning: string // the agent that answers is another one than expected
   boot_id: string
   link_up: boolean
   link_error: string

@@ -25,6 +25,7 @@ export function problemsOf(site: Site): Problem[] {
   for (const p of site.peers.value.value ?? []) {
     if (!p.up) add('bad', 'peers', `Peer ${p.host_id} is down: ${peerError(p.error) || 'not polled yet'}.`)
     else if (!p.link_up) add('bad', 'peers', `The fabric link to ${p.host_id} is down: ${p.link_error || 'no reason given'}.`)
+    if (p.warning) add('wait', 'peers', `Peer ${p.host_id}: ${p.warning}.`)
   }
   for (const m of site.mirrors.value.value ?? []) {
     for (const f of m.flows) {
