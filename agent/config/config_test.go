@@ -297,6 +297,10 @@ func TestWarnings(t *testing.T) {
 	if _, err := s.Merge([]byte(`{"MIRROR_GRACE_S":11}`)); err != nil || s.Config().MirrorGrace.Duration() != 11*time.Second {
 		t.Errorf("a setting must still apply where nothing can be saved: %v", err)
 	}
+	var save *SaveError
+	if _, err := s.Merge([]byte(`{"MIRROR_GRACE_S":12,"LOG_LEVEL":"debug"}`)); !errors.As(err, &save) || s.RestartRequired() || s.Config().MirrorGrace.Duration() != 11*time.Second {
+		t.Errorf("a setting of the next start that would be lost was taken: %v", err)
+	}
 }
 
 func TestFileMembersThatMeanNothing(t *testing.T) {

@@ -203,6 +203,11 @@ func (s *Store) take(object map[string]json.RawMessage) error {
 	if err != nil {
 		return err
 	}
+	if s.host.file == "" && restart {
+		// It would neither apply now nor be there at the next start.
+		return &SaveError{Path: filepath.Join(next.values["STATE_DIR"], fileName),
+			Err: errors.New("the directory cannot be written, and what applies at the next start would be lost")}
+	}
 	if s.host.file != "" {
 		text, err := json.MarshalIndent(object, "", "  ")
 		if err != nil {
