@@ -205,6 +205,7 @@ func (a *Agent) Run(process context.Context) error {
 	run("surveys", func(ctx context.Context) error { a.surveys.run(ctx); return nil })
 	run("links", func(ctx context.Context) error { a.links.Run(ctx); return nil })
 	run("peers", func(ctx context.Context) error { a.table.Run(ctx); return nil })
+	run("metrics", func(ctx context.Context) error { a.keepMetrics(ctx); return nil })
 	run("readers", func(ctx context.Context) error {
 		a.readers.Run(ctx, a.room.Watched, func(r *mirror.ReaderReport) {
 			a.timing.add("reader_scan", r.Took)

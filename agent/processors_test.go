@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"runtime"
 	"testing"
+	"time"
 )
 
 func TestProcessorsFor(t *testing.T) {
@@ -32,5 +33,19 @@ func TestProcessorsFollowLanes(t *testing.T) {
 	p.fit(40, slog.New(slog.DiscardHandler))
 	if got := runtime.GOMAXPROCS(0); got != before {
 		t.Errorf("GOMAXPROCS is set by the operator and became %d", got)
+	}
+}
+
+func TestPassPause(t *testing.T) {
+	for _, c := range []struct {
+		lanes bool
+		quiet time.Duration
+		want  time.Duration
+	}{
+		{false, 0, passEvery}, {false, calmAfter - 1, passEvery}, {false, calmAfter, calmEvery}, {true, time.Hour, passEvery},
+	} {
+		if got := passPause(c.lanes, c.quiet); got != c.want {
+			t.Errorf("lanes %v, quiet for %v: %v, want %v", c.lanes, c.quiet, got, c.want)
+		}
 	}
 }

@@ -17,6 +17,13 @@ import (
 // passEvery is the interval of the reconcile loop (contract, "Mirror health").
 const passEvery = 200 * time.Millisecond
 
+// Where no flow is pulled or sent, and nothing has changed for calmAfter, a pass has
+// only slow clocks to look at, and comes every calmEvery.
+const (
+	calmAfter = 10 * time.Second
+	calmEvery = time.Second
+)
+
 // passShare bounds what wakes can cost: after a pass there is none for this many
 // times its own length, passEvery at most. Thousands of mirrors that are made one
 // after the other would else be looked through for each of them.
@@ -35,7 +42,6 @@ type loop struct {
 	devices    []string        // whose carrier matters
 	stallsAt   time.Time
 	processors processors
-	metricsAt  time.Time // last handed to the metrics page
 }
 
 func newLoop() *loop {
@@ -46,14 +52,24 @@ func newLoop() *loop {
 	}
 }
 
+// passPause is how long the loop waits for a change.
+func passPause(lanes bool, quiet time.Duration) time.Duration {
+	if lanes || quiet < calmAfter {
+		return passEvery
+	}
+	return calmEvery
+}
+
 // reconcile runs passes until ctx ends: every 200 ms, and sooner when a fact
 // changed. Correctness never depends on a single wake.
 func (a *Agent) reconcile(ctx context.Context) {
 	ticker := time.NewTicker(passEvery)
 	defer ticker.Stop()
+	changed := time.Now()
 	for {
 		began := time.Now()
 		a.pass(ctx)
+		ticker.Reset(passPause(len(a.loop.pulls) > 0 || a.sources.any(), began.Sub(changed)))
 		rest := time.NewTimer(min(passEvery, passShare*time.Since(began)))
 		select {
 		case <-ctx.Done():
@@ -65,7 +81,9 @@ func (a *Agent) reconcile(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-		case <-a.wake:
+			continue
+		case <-a.wake: // a deed or a reader check has ended
+			continue
 		case <-a.scanner.Changed():
 		case <-a.table.Changed():
 		case <-a.observerChanges():
@@ -73,6 +91,7 @@ func (a *Agent) reconcile(ctx context.Context) {
 		case <-a.store.Changed():
 			a.configChanged()
 		}
+		changed = time.Now()
 	}
 }
 

@@ -46,6 +46,13 @@ func (a *Agent) lookAtLanes(now time.Time) {
 	a.loop.processors.fit(lanes, a.log)
 }
 
+// any tells whether anything is sent or to be sent.
+func (s *sources) any() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.groups) > 0
+}
+
 // lanes gives the open lanes by what they send.
 func (s *sources) lanes() map[groupKey]sourceLane {
 	s.mu.Lock()

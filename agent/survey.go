@@ -12,7 +12,7 @@ import (
 // made after surveyShare times that long, so that it never costs more than that
 // part of a processor, and at the latest after surveyLatest.
 const (
-	surveyShare  = 200
+	surveyShare  = 400
 	surveyLatest = 2 * time.Second
 )
 

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"cmp"
+	"context"
 	"net/http"
 	"slices"
 	"strconv"
@@ -57,7 +58,7 @@ func (v *passView) lagFacts(d *destinationView) lagFacts {
 	return f
 }
 
-// metricsEvery is how often the reconcile loop hands its state to the metrics page.
+// metricsEvery is how often the metrics page is set between scrapes.
 const metricsEvery = time.Second
 
 // lastSaid remembers what was last published about a subject, so that repeats
@@ -90,11 +91,27 @@ func (a *Agent) publish(cfg *config.Config, facts passFacts, p plan) {
 	view := &passView{facts: facts, plan: p}
 	a.view.p.Store(view)
 	a.publishEvents(facts)
-	// A scrape looks for itself. Between scrapes the page only has to see what
-	// comes and goes, so that its counters keep the counts of it.
-	if facts.Now.Sub(a.loop.metricsAt) >= metricsEvery {
-		a.loop.metricsAt = facts.Now
-		a.timing.measure("metrics", func() { a.setMetrics(cfg, facts, view) })
+}
+
+// keepMetrics shows the metrics page what comes and goes, so that its counters keep
+// the counts of it. A scrape looks for itself.
+func (a *Agent) keepMetrics(ctx context.Context) {
+	tick := time.NewTicker(metricsEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		a.timing.measure("metrics", func() { a.showMetrics() })
+	}
+}
+
+// showMetrics sets the page to what the last pass saw and the lanes count now.
+func (a *Agent) showMetrics() {
+	if view := a.view.load(); view.facts.Readers != nil {
+		a.setMetrics(a.store.Config(), view.facts, view)
 	}
 }
 
@@ -114,9 +131,7 @@ func (a *Agent) publishEvents(facts passFacts) {
 // getMetrics shows the lags as they are now; everything else is the last pass's
 // copy, so that a scrape never holds up a lane.
 func (a *Agent) getMetrics(w http.ResponseWriter, r *http.Request) {
-	if view := a.view.load(); view.facts.Readers != nil {
-		a.setMetrics(a.store.Config(), view.facts, view)
-	}
+	a.showMetrics()
 	a.page.ServeHTTP(w, r)
 }
 

@@ -40,6 +40,8 @@ type LinkWatch struct {
 
 	current atomic.Pointer[[]Interface]
 	used    atomic.Pointer[[]Interface] // whose carrier is read often
+
+	carriers map[string]*os.File // kept open between reads; Run's own
 }
 
 // NewLinkWatch scans the interfaces once. sysRoot is "/sys".
@@ -66,15 +68,50 @@ func (w *LinkWatch) Use(names ...string) {
 // was when Use was called.
 func (w *LinkWatch) carrierMoved() bool {
 	for _, i := range *w.used.Load() {
-		text, err := os.ReadFile(filepath.Join(w.sysRoot, "class", "net", i.Name, "carrier"))
-		if errors.Is(err, fs.ErrNotExist) {
-			continue // the next scan says what became of it
-		}
-		if now := err == nil && string(bytes.TrimSpace(text)) == "1"; now != i.Carrier {
+		now, known := w.readCarrier(i.Name)
+		if known && now != i.Carrier {
 			return true
 		}
 	}
 	return false
+}
+
+// readCarrier reads one device's carrier from its file, which stays open; known is
+// false when there is no such device. A device that went and came back has another
+// file: the old one gives an error, and so does that of a device that is down.
+func (w *LinkWatch) readCarrier(name string) (up, known bool) {
+	var text [2]byte
+	if f := w.carriers[name]; f != nil {
+		if n, _ := f.ReadAt(text[:], 0); n > 0 {
+			return text[0] == '1', true
+		}
+		_ = f.Close()
+		delete(w.carriers, name)
+	}
+	f, err := os.Open(filepath.Join(w.sysRoot, "class", "net", name, "carrier"))
+	if err != nil {
+		return false, !errors.Is(err, fs.ErrNotExist) // the next scan says what became of it
+	}
+	n, _ := f.ReadAt(text[:], 0)
+	if n == 0 {
+		_ = f.Close()
+		return false, true
+	}
+	if w.carriers == nil {
+		w.carriers = map[string]*os.File{}
+	}
+	w.carriers[name] = f
+	return text[0] == '1', true
+}
+
+// closeCarriers closes the files of devices whose carrier does not matter any more.
+func (w *LinkWatch) closeCarriers(kept []Interface) {
+	for name, f := range w.carriers {
+		if !slices.ContainsFunc(kept, func(i Interface) bool { return i.Name == name }) {
+			_ = f.Close()
+			delete(w.carriers, name)
+		}
+	}
 }
 
 // Interfaces is the last scan.
@@ -131,6 +168,7 @@ func (w *LinkWatch) Run(ctx context.Context) {
 	defer rescan.Stop()
 	carriers := time.NewTicker(carrierPoll)
 	defer carriers.Stop()
+	defer w.closeCarriers(nil)
 	for {
 		changed, ok := false, true
 		select {
@@ -157,6 +195,7 @@ func (w *LinkWatch) Run(ctx context.Context) {
 			pause(ctx, linkSettle, nil)
 		}
 		w.look()
+		w.closeCarriers(*w.used.Load())
 	}
 }
 
