@@ -32,6 +32,8 @@ type load struct {
 	audio, video    int
 	channels, batch int // of an audio flow; samples a commit
 	width, height   int // of a video flow, 50p v210
+	priority        int // RT_PRIORITY of the agents
+	history         time.Duration
 	duration        time.Duration
 }
 
@@ -40,9 +42,11 @@ func main() {
 	flag.IntVar(&l.audio, "audio", 64, "audio `flows`")
 	flag.IntVar(&l.video, "video", 4, "video `flows`")
 	flag.IntVar(&l.channels, "channels", 2, "`channels` of an audio flow")
-	flag.IntVar(&l.batch, "batch", 480, "`samples` an audio writer commits at once")
+	flag.IntVar(&l.batch, "batch", 960, "`samples` an audio writer commits at once")
 	flag.IntVar(&l.width, "width", 640, "`pixels` of a line of video")
 	flag.IntVar(&l.height, "height", 360, "`lines` of a frame of video")
+	flag.IntVar(&l.priority, "rt", 0, "RT_PRIORITY of the `agents`")
+	flag.DurationVar(&l.history, "history", time.Second, "how `long` the rings are")
 	flag.DurationVar(&l.duration, "duration", time.Minute, "how `long` to verify")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
@@ -59,11 +63,11 @@ func (l load) flows() []mesh.Flow {
 	all := make([]mesh.Flow, 0, l.audio+l.video)
 	for i := range l.video {
 		all = append(all, mesh.Flow{Name: fmt.Sprintf("video%d", i), DomainID: studio, ID: uuid.NewString(), Domain: "studio",
-			Options: []string{"--format", "v210", "--rate", "50", "--width", strconv.Itoa(l.width), "--height", strconv.Itoa(l.height), "--history-ms", "400"}})
+			Options: []string{"--format", "v210", "--rate", "50", "--width", strconv.Itoa(l.width), "--height", strconv.Itoa(l.height), "--history-ms", strconv.FormatInt(l.history.Milliseconds(), 10)}})
 	}
 	for i := range l.audio {
 		all = append(all, mesh.Flow{Name: fmt.Sprintf("audio%d", i), DomainID: sound, ID: uuid.NewString(), Domain: "sound",
-			Options: []string{"--format", "audio", "--channels", strconv.Itoa(l.channels), "--batch", strconv.Itoa(l.batch), "--history-ms", "400"}})
+			Options: []string{"--format", "audio", "--channels", strconv.Itoa(l.channels), "--batch", strconv.Itoa(l.batch), "--sync-hint", strconv.Itoa(l.batch), "--history-ms", strconv.FormatInt(l.history.Milliseconds(), 10)}})
 	}
 	return all
 }
@@ -71,7 +75,9 @@ func (l load) flows() []mesh.Flow {
 func run(ctx context.Context, l load) error {
 	_ = os.Remove(resultFile) // a run that fails early must not leave an older result
 	all := l.flows()
-	m, err := mesh.New(mesh.Options{Binaries: "build/bin", Logs: "build/lanes", Receivers: len(all)})
+	m, err := mesh.New(mesh.Options{
+		Binaries: "build/bin", Logs: "build/lanes", Receivers: len(all), Environment: map[string]string{"RT_PRIORITY": strconv.Itoa(l.priority)},
+	})
 	if err != nil {
 		return err
 	}
