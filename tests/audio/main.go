@@ -7,7 +7,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -17,6 +16,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"time"
+
+	"github.com/mxl-stack/mxl-fabrics-agent/tests/mesh"
 )
 
 const resultFile = "build/results/audio.json"
@@ -78,12 +79,6 @@ func save(results map[string]float64) error {
 	for key, v := range results {
 		results[key] = math.Round(v*1000) / 1000
 	}
-	text, err := json.MarshalIndent(results, "", "  ")
-	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(filepath.Dir(resultFile), 0o755); err != nil {
-		return err
-	}
-	return os.WriteFile(resultFile, append(text, '\n'), 0o644)
+	_, err := mesh.Report(resultFile, results)
+	return err
 }

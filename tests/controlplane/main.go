@@ -7,17 +7,17 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"flag"
 	"fmt"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
 
 	"github.com/mxl-stack/mxl-fabrics-agent/tests/measured"
+
+	"github.com/mxl-stack/mxl-fabrics-agent/tests/mesh"
 )
 
 const resultFile = "build/results/control-plane.json"
@@ -100,12 +100,12 @@ func run(ctx context.Context, steady time.Duration, program string) (result, err
 		}
 	}
 	defer os.RemoveAll(root)
-	mesh, err := measured.NewPeers(peerCount, domainCount, flowsEach, "{}")
+	plant, err := measured.NewPeers(peerCount, domainCount, flowsEach, "{}")
 	if err != nil {
 		return result{}, err
 	}
-	defer mesh.Close()
-	a, err := measured.Launch(program, root, "build/control-plane", mesh)
+	defer plant.Close()
+	a, err := measured.Launch(program, root, "build/control-plane", plant)
 	if err != nil {
 		return result{}, err
 	}
@@ -163,15 +163,9 @@ func run(ctx context.Context, steady time.Duration, program string) (result, err
 		r.Nice = 20 - p
 	}
 	r.judge()
-	text, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
-		return r, err
-	}
+	text, err := mesh.Report(resultFile, r)
 	fmt.Println(string(text))
-	if err := os.MkdirAll(filepath.Dir(resultFile), 0o755); err != nil {
-		return r, err
-	}
-	return r, os.WriteFile(resultFile, append(text, '\n'), 0o644)
+	return r, err
 }
 
 // judge holds the figures to their limits.

@@ -1,16 +1,15 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/mxl-stack/mxl-fabrics-agent/tests/witness"
+
+	"github.com/mxl-stack/mxl-fabrics-agent/tests/mesh"
 )
 
 // Limits of what counts as growth, beyond noise, in a run of ten minutes or more:
@@ -98,14 +97,8 @@ func (o *outcome) save(path string) error {
 		out[key+"_stall_lines_per_min"] = g.StallsPerMinute
 	}
 	out["log_lines_per_min"] = lines
-	text, err := json.MarshalIndent(out, "", "  ")
-	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return err
-	}
-	return os.WriteFile(path, append(text, '\n'), 0o644)
+	_, err := mesh.Report(path, out)
+	return err
 }
 
 // verdict names everything that is not as it should be.

@@ -26,6 +26,8 @@ import (
 
 	"github.com/mxl-stack/mxl-fabrics-agent/tests/plant"
 	"github.com/mxl-stack/mxl-fabrics-agent/tests/studio"
+
+	"github.com/mxl-stack/mxl-fabrics-agent/tests/mesh"
 )
 
 const (
@@ -155,7 +157,7 @@ func report(results []*result) error {
 		return nil
 	}
 	table(os.Stdout, results)
-	if err := save(resultFile, figures(results)); err != nil {
+	if _, err := mesh.Report(resultFile, figures(results)); err != nil {
 		return err
 	}
 	if err := drawRecoveries(plotFile, results); err != nil {

@@ -7,14 +7,12 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"math"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"runtime"
 	"strconv"
 	"syscall"
@@ -127,14 +125,8 @@ func save(results map[string]float64) error {
 	for key, v := range results {
 		results[key] = math.Round(v*1000) / 1000
 	}
-	text, err := json.MarshalIndent(results, "", "  ")
-	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(filepath.Dir(resultFile), 0o755); err != nil {
-		return err
-	}
-	return os.WriteFile(resultFile, append(text, '\n'), 0o644)
+	_, err := mesh.Report(resultFile, results)
+	return err
 }
 
 // verdict waits for the readers, ends the writers and adds up. The error says what

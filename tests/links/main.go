@@ -7,13 +7,11 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"slices"
 	"syscall"
 	"time"
@@ -168,7 +166,7 @@ func (s *site) verdict() error {
 	}
 	bad += s.atA.bad.Load() + s.atB.bad.Load()
 	verified := s.atA.verified.Load() + s.atB.verified.Load() + f.untouched[0].Verified + f.untouched[1].Verified
-	text, err := json.MarshalIndent(map[string]any{
+	text, err := mesh.Report(resultFile, map[string]any{
 		"repetitions": len(f.Flowing) / 2, "grains_verified": verified, "bad_grains": bad, "untouched_grains_lost": lost,
 		"link_down_p50_ms": ms(median(f.Down)), "link_down_worst_ms": ms(longest(f.Down)),
 		"link_down_peers_worst_ms": ms(longest(f.Peers)), "link_down_replications_worst_ms": ms(longest(f.Replications)),
@@ -177,14 +175,8 @@ func (s *site) verdict() error {
 		"flowing_after_up_p50_ms": ms(median(f.Flowing)), "flowing_after_up_worst_ms": ms(longest(f.Flowing)),
 		"address_gone_link_down_worst_ms": ms(longest(f.AddressDown)), "address_back_flowing_worst_ms": ms(longest(f.AddressBack)),
 		"address_found_s": longest(f.Found).Seconds(),
-	}, "", "  ")
+	})
 	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(filepath.Dir(resultFile), 0o755); err != nil {
-		return err
-	}
-	if err := os.WriteFile(resultFile, append(text, '\n'), 0o644); err != nil {
 		return err
 	}
 	fmt.Printf("%s\n", text)

@@ -7,7 +7,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"flag"
 	"fmt"
 	"os"
@@ -115,15 +114,8 @@ func run(ctx context.Context, outage time.Duration) error {
 }
 
 func verdict(got mesh.Totals, lost uint64, sameInode bool, registered, heartbeats time.Duration) error {
-	text, err := json.MarshalIndent(map[string]any{"seconds": got.Seconds, "grains_per_s": got.Rate, "grains_lost": lost, "bad_grains": got.Bad + got.Invalid,
-		"mirror_inode_kept": sameInode, "registered_after_s": registered.Seconds(), "heartbeat_interval_max_s": heartbeats.Seconds()}, "", "  ")
-	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(filepath.Dir(resultFile), 0o755); err != nil {
-		return err
-	}
-	if err := os.WriteFile(resultFile, append(text, '\n'), 0o644); err != nil {
+	if _, err := mesh.Report(resultFile, map[string]any{"seconds": got.Seconds, "grains_per_s": got.Rate, "grains_lost": lost, "bad_grains": got.Bad + got.Invalid,
+		"mirror_inode_kept": sameInode, "registered_after_s": registered.Seconds(), "heartbeat_interval_max_s": heartbeats.Seconds()}); err != nil {
 		return err
 	}
 	fmt.Printf("outage: %d grains in %.0f s verified, %d lost, %d bad; same mirror files: %v; registered again after %.1f s; longest heartbeat interval %.2f s\n",

@@ -9,7 +9,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"flag"
 	"fmt"
 	"os"
@@ -280,14 +279,7 @@ func (o *outcome) passes(agent *mesh.Agent, from time.Time) error {
 }
 
 func (o *outcome) report() error {
-	text, err := json.MarshalIndent(o, "", "  ")
-	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(filepath.Dir(resultFile), 0o755); err != nil {
-		return err
-	}
-	if err := os.WriteFile(resultFile, append(text, '\n'), 0o644); err != nil {
+	if _, err := mesh.Report(resultFile, o); err != nil {
 		return err
 	}
 	fmt.Printf("readercheck: %d processes, %d mappings each: %.0f ms of processor time a periodic check (limit %.0f), %.0f ms a removal of a flow that nobody reads, %.0f ms a check that finds readers\n",

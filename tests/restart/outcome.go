@@ -1,12 +1,11 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"time"
+
+	"github.com/mxl-stack/mxl-fabrics-agent/tests/mesh"
 )
 
 const resultFile = "build/results/restart.json"
@@ -60,14 +59,8 @@ func (o *outcome) verdict() error {
 
 // write leaves the outcome in build/results.
 func (o *outcome) write() error {
-	text, err := json.MarshalIndent(o, "", "  ")
-	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(filepath.Dir(resultFile), 0o755); err != nil {
-		return err
-	}
-	return os.WriteFile(resultFile, append(text, '\n'), 0o644)
+	_, err := mesh.Report(resultFile, o)
+	return err
 }
 
 func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

@@ -6,12 +6,10 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"flag"
 	"fmt"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"syscall"
 	"time"
 
@@ -183,12 +181,6 @@ func verdict(all []stream, readers, writers []*mesh.Process, duration time.Durat
 }
 
 func save(results map[string]float64) error {
-	if err := os.MkdirAll(filepath.Dir(resultFile), 0o755); err != nil {
-		return err
-	}
-	text, err := json.MarshalIndent(results, "", "  ")
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(resultFile, append(text, '\n'), 0o644)
+	_, err := mesh.Report(resultFile, results)
+	return err
 }
