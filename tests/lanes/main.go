@@ -21,6 +21,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/mxl-stack/mxl-fabrics-agent/tests/mesh"
+	"github.com/mxl-stack/mxl-fabrics-agent/tests/witness"
 )
 
 const resultFile = "build/results/lanes.json"
@@ -40,7 +41,7 @@ func main() {
 	flag.IntVar(&l.audio, "audio", 64, "audio `flows`")
 	flag.IntVar(&l.video, "video", 4, "video `flows`")
 	flag.IntVar(&l.channels, "channels", 2, "`channels` of an audio flow")
-	flag.IntVar(&l.batch, "batch", 960, "`samples` an audio writer commits at once")
+	flag.IntVar(&l.batch, "batch", 480, "`samples` an audio writer commits at once")
 	flag.IntVar(&l.width, "width", 640, "`pixels` of a line of video")
 	flag.IntVar(&l.height, "height", 360, "`lines` of a frame of video")
 	flag.IntVar(&l.priority, "rt", 0, "RT_PRIORITY of the `agents`")
@@ -65,7 +66,7 @@ func (l load) flows() []mesh.Flow {
 	}
 	for i := range l.audio {
 		all = append(all, mesh.Flow{Name: fmt.Sprintf("audio%d", i), DomainID: sound, ID: uuid.NewString(), Domain: "sound",
-			Options: []string{"--format", "audio", "--channels", strconv.Itoa(l.channels), "--batch", strconv.Itoa(l.batch), "--sync-hint", strconv.Itoa(l.batch), "--history-ms", strconv.FormatInt(l.history.Milliseconds(), 10)}})
+			Options: []string{"--format", "audio", "--channels", strconv.Itoa(l.channels), "--batch", strconv.Itoa(l.batch), "--history-ms", strconv.FormatInt(l.history.Milliseconds(), 10)}})
 	}
 	return all
 }
@@ -87,91 +88,60 @@ func run(ctx context.Context, l load) error {
 			return err
 		}
 	}
-	s := site{mesh: m, flows: all}
-	if err := s.connect(ctx); err != nil {
+	ctx, stop := context.WithCancel(ctx)
+	s := site{mesh: m, flows: all, writer: writer{batch: uint64(l.batch)}}
+	defer s.writer.close()
+	defer s.running.Wait()
+	defer stop()
+	if err := s.connect(ctx, l); err != nil {
 		return err
 	}
 	before, err := s.look(ctx)
 	if err != nil {
 		return err
 	}
-	if err := s.read(ctx, l.duration); err != nil {
+	marks := make([]witness.Seen, len(s.witnesses))
+	for i, w := range s.witnesses {
+		marks[i] = w.Mark()
+	}
+	lag, err := s.watch(ctx, l.duration)
+	if err != nil {
 		return err
 	}
 	after, err := s.look(ctx)
 	if err != nil {
 		return err
 	}
-	results, wrong := s.verdict(l)
 	took := after.at.Sub(before.at).Seconds()
+	results := map[string]float64{
+		"audio_lanes": float64(l.audio), "video_lanes": float64(l.video), "processors": float64(runtime.NumCPU()),
+		"samples_lost": 0, "grains_lost": 0, "bad": 0, "seconds": took, "lag_worst_ms": lag,
+		"transfers_per_s": float64(after.transfers-before.transfers) / took,
+	}
+	wrong := s.verdict(marks, l, results)
+	stop()
+	s.running.Wait()
+	results["left_out_by_writer"] = float64(s.writer.leftOut)
 	for i, name := range []string{"source", "destination"} {
 		results[name+"_cpu_core_percent"] = 100 * (after.cpu[i] - before.cpu[i]) / took
 		results[name+"_rss_mib"] = after.rss[i]
 	}
-	results["transfers_per_s"] = float64(after.transfers-before.transfers) / took
+	for key, v := range results {
+		results[key] = math.Round(v*1000) / 1000
+	}
+	fmt.Printf("%.0f s: %.0f samples verified, %.0f lost; %.0f grains verified, %.0f lost; %.0f bad; lag at most %.1f ms\n", took,
+		results["samples_verified"], results["samples_lost"], results["grains_verified"], results["grains_lost"], results["bad"], lag)
 	fmt.Printf("%.0f transfers a second; processor: source agent %.0f %%, destination agent %.0f %% of one\n",
 		results["transfers_per_s"], results["source_cpu_core_percent"], results["destination_cpu_core_percent"])
-	if err := save(results); err != nil {
+	if s.writer.leftOut > 0 {
+		fmt.Printf("the writer was late and left %d indexes out: the processors end it\n", s.writer.leftOut)
+	}
+	if _, err := mesh.Report(resultFile, results); err != nil {
 		return err
 	}
-	if wrong != nil {
+	if wrong = errors.Join(wrong, s.wrote); wrong != nil {
 		return wrong
 	}
 	fmt.Println("lanes: every grain and every sample arrived and was right")
 	return nil
-}
-
-func save(results map[string]float64) error {
-	for key, v := range results {
-		results[key] = math.Round(v*1000) / 1000
-	}
-	_, err := mesh.Report(resultFile, results)
-	return err
-}
-
-// verdict waits for the readers, ends the writers and adds up. The error says what
-// was wrong with which flow.
-func (s *site) verdict(l load) (map[string]float64, error) {
-	results := map[string]float64{
-		"audio_lanes": float64(l.audio), "video_lanes": float64(l.video), "processors": float64(runtime.NumCPU()),
-		"samples_lost": 0, "grains_lost": 0, "bad": 0, "samples_verified": 0, "grains_verified": 0, "left_out_by_writers": 0,
-		"seconds": math.Inf(1),
-	}
-	var wrong error
-	for i, f := range s.flows {
-		got, err := mesh.Result[mesh.Totals](s.readers[i])
-		if err != nil {
-			return results, err
-		}
-		s.writers[i].Stop(10 * time.Second)
-		written, err := mesh.Result[mesh.Written](s.writers[i])
-		if err != nil {
-			return results, err
-		}
-		kind, unit := "video", "grains"
-		if i >= l.video {
-			kind, unit = "audio", "samples"
-		}
-		lost := got.LostInTransit(written)
-		results[unit+"_lost"] += float64(lost)
-		results[unit+"_verified"] += float64(got.Verified)
-		results["bad"] += float64(got.Bad + got.Invalid)
-		results["left_out_by_writers"] += float64(written.LateSkipped)
-		results["seconds"] = min(results["seconds"], got.Seconds)
-		results[kind+"_age_p50_worst_ms"] = max(results[kind+"_age_p50_worst_ms"], got.LatencyP50MS)
-		results[kind+"_age_p99_worst_ms"] = max(results[kind+"_age_p99_worst_ms"], got.LatencyP99MS)
-		switch {
-		case got.Bad > 0:
-			wrong = errors.Join(wrong, fmt.Errorf("%s: bad: %s", f.Name, got.FirstBad))
-		case lost > 0, got.Invalid > 0, got.Seconds < l.duration.Seconds()-1:
-			wrong = errors.Join(wrong, fmt.Errorf("%s: %d lost, %d invalid in %.1f s", f.Name, lost, got.Invalid, got.Seconds))
-		}
-	}
-	fmt.Printf("%.0f s: %.0f samples verified, %.0f lost; %.0f grains verified, %.0f lost; %.0f bad; worst age p99 audio %.1f ms, video %.1f ms\n",
-		results["seconds"], results["samples_verified"], results["samples_lost"], results["grains_verified"], results["grains_lost"],
-		results["bad"], results["audio_age_p99_worst_ms"], results["video_age_p99_worst_ms"])
-	if n := results["left_out_by_writers"]; n > 0 {
-		fmt.Printf("the writers were late and left %.0f indexes out: the processors end it\n", n)
-	}
-	return results, wrong
 }

@@ -2,78 +2,105 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"path/filepath"
+	"sync"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/mxl-stack/mxl-fabrics-agent/tests/mesh"
+	"github.com/mxl-stack/mxl-fabrics-agent/tests/witness"
 )
 
-// site is the two agents with the writers and readers of all flows.
+// site is the two agents with the writer of all flows and a witness of each.
 type site struct {
-	mesh             *mesh.Mesh
-	flows            []mesh.Flow
-	writers, readers []*mesh.Process
+	mesh      *mesh.Mesh
+	flows     []mesh.Flow
+	writer    writer
+	witnesses []*witness.Witness
+	running   sync.WaitGroup
+	wrote     error // how the writer ended
 }
 
-// connect starts the writers and waits until every flow arrives.
-func (s *site) connect(ctx context.Context) error {
+// connect starts the writer and waits until every flow arrives.
+func (s *site) connect(ctx context.Context, l load) error {
+	if err := s.writer.open(s.mesh, s.flows, l.video); err != nil {
+		return err
+	}
+	s.running.Go(func() { s.wrote = s.writer.run(ctx) })
 	for i, f := range s.flows {
-		w, err := s.mesh.Write(s.mesh.A, f)
-		if err != nil {
-			return err
-		}
-		s.writers = append(s.writers, w)
 		if err := s.mesh.Connect(ctx, i, f); err != nil {
 			return err
 		}
 	}
-	for _, f := range s.flows {
+	for i, f := range s.flows {
 		if err := s.mesh.Flowing(ctx, f, time.Minute); err != nil {
 			return err
 		}
+		w := witness.New(witness.Path{
+			Name: f.Name, FlowID: uuid.MustParse(f.ID), Discrete: i < l.video,
+			Origin: filepath.Join(s.mesh.A.Root, f.Domain), Mirror: s.mesh.B.MirrorDomain(f.DomainID),
+		})
+		s.witnesses = append(s.witnesses, w)
+		s.running.Go(func() { w.Run(ctx) })
 	}
 	return nil
 }
 
-// read verifies every flow for the duration and shows progress.
-func (s *site) read(ctx context.Context, duration time.Duration) error {
+// watch shows progress for the duration.
+func (s *site) watch(ctx context.Context, duration time.Duration) (worstLag float64, err error) {
 	began := time.Now()
-	for _, f := range s.flows {
-		r, err := s.mesh.Read(s.mesh.B, f, duration)
-		if err != nil {
-			return err
-		}
-		s.readers = append(s.readers, r)
-	}
 	tick := time.NewTicker(10 * time.Second)
 	defer tick.Stop()
-	limit := time.NewTimer(duration + time.Minute)
-	defer limit.Stop()
-	for _, r := range s.readers {
-		for r.Running() {
-			select {
-			case <-ctx.Done():
-				return ctx.Err()
-			case <-limit.C:
-				return fmt.Errorf("%s has not ended %v after its time: nothing arrives", r.Name, time.Minute)
-			case <-r.Done():
-			case now := <-tick.C:
-				rows, err := s.mesh.B.Replications(ctx)
-				if err != nil {
-					return err
-				}
-				active, worst := 0, 0.0
-				for _, row := range rows {
-					if row.State == "active" {
-						active++
-					}
-					worst = max(worst, row.LagMS)
-				}
-				fmt.Printf("  %5.1f s  %d of %d active, lag at most %.1f ms\n", now.Sub(began).Seconds(), active, len(s.flows), worst)
+	end := time.NewTimer(duration)
+	defer end.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return worstLag, ctx.Err()
+		case <-end.C:
+			return worstLag, nil
+		case now := <-tick.C:
+			rows, err := s.mesh.B.Replications(ctx)
+			if err != nil {
+				return worstLag, err
 			}
+			active, worst := 0, 0.0
+			for _, row := range rows {
+				if row.State == "active" {
+					active++
+				}
+				worst = max(worst, row.LagMS)
+			}
+			worstLag = max(worstLag, worst)
+			fmt.Printf("  %5.1f s  %d of %d active, lag at most %.1f ms\n", now.Sub(began).Seconds(), active, len(s.flows), worst)
 		}
 	}
-	return nil
+}
+
+// verdict adds up what the witnesses saw since their marks. The error says what was
+// wrong with which flow.
+func (s *site) verdict(marks []witness.Seen, l load, results map[string]float64) error {
+	var wrong error
+	for i, w := range s.witnesses {
+		unit := "grains"
+		if i >= l.video {
+			unit = "samples"
+		}
+		seen := w.Since(marks[i])
+		results[unit+"_verified"] += float64(seen.Verified)
+		results[unit+"_lost"] += float64(seen.Lost)
+		results["bad"] += float64(seen.Bad)
+		switch {
+		case seen.Bad > 0:
+			wrong = errors.Join(wrong, fmt.Errorf("%s: bad: %s", w.Name, seen.FirstBad))
+		case seen.Lost > 0, seen.Verified == 0:
+			wrong = errors.Join(wrong, fmt.Errorf("%s: %d lost, %d verified", w.Name, seen.Lost, seen.Verified))
+		}
+	}
+	return wrong
 }
 
 // usage is what the agents (source, destination) have used and moved so far.
