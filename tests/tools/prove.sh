@@ -90,6 +90,7 @@ for step in $steps; do
 		[[ -z ${PROVE:-} ]] || failed=$((failed + 1))
 		echo "prove: $step is not run: $why"
 	else
+		: >"$LOGS/$step.log"
 		# shellcheck disable=SC2046 # a command and its arguments
 		$(command_of "$step") </dev/null >"$LOGS/$step.log" 2>&1 &
 		child=$!
