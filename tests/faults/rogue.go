@@ -123,12 +123,19 @@ func dripping(w http.ResponseWriter, r *http.Request, _ *rand.Rand) {
 // mute takes the request and never answers.
 func mute(_ http.ResponseWriter, r *http.Request, _ *rand.Rand) { <-r.Context().Done() }
 
+// The agents' port pool by default (FABRIC_PORT_BASE, FABRIC_PORT_COUNT). Each target
+// takes the port after the last one's, so that all of them come into use.
+const (
+	firstFabricPort = 23500
+	fabricPorts     = 100
+)
+
 // babble sends noise to every fabric port of a host that anybody listens at, from
 // another host's namespace, until ctx ends; it tells how many connections it had.
 func babble(ctx context.Context, from *plant.Host, address string, seed uint64) (connections int, err error) {
 	random := rand.New(rand.NewPCG(seed, 3))
 	for ctx.Err() == nil {
-		for port := 23500; port < 23520 && ctx.Err() == nil; port++ {
+		for port := firstFabricPort; port < firstFabricPort+fabricPorts && ctx.Err() == nil; port++ {
 			var conn net.Conn
 			err := from.Inside(func() (err error) {
 				conn, err = net.DialTimeout("tcp", net.JoinHostPort(address, strconv.Itoa(port)), time.Second)
