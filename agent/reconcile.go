@@ -65,11 +65,14 @@ func passPause(lanes bool, quiet time.Duration) time.Duration {
 func (a *Agent) reconcile(ctx context.Context) {
 	ticker := time.NewTicker(passEvery)
 	defer ticker.Stop()
-	changed := time.Now()
+	changed, pause := time.Now(), passEvery
 	for {
 		began := time.Now()
 		a.pass(ctx)
-		ticker.Reset(passPause(len(a.loop.pulls) > 0 || a.sources.any(), began.Sub(changed)))
+		if next := passPause(len(a.loop.pulls) > 0 || a.sources.any(), began.Sub(changed)); next != pause {
+			pause = next
+			ticker.Reset(pause)
+		}
 		rest := time.NewTimer(min(passEvery, passShare*time.Since(began)))
 		select {
 		case <-ctx.Done():
