@@ -132,7 +132,8 @@ func New(store *config.Store, log *slog.Logger) (*Agent, error) {
 	a.sources = newSources(log, time.Now, a.sourceEnded, a.late.source(a.openSource))
 	a.pullDeps = pullDeps{
 		hostID: cfg.HostID, bootID: a.bootID, open: a.late.target(a.openTarget), ask: a.client.Replicate, release: a.client.Release,
-		ports: newPortPool(cfg.FabricPortBase, cfg.FabricPortCount), setups: make(chan struct{}, setupsAtOnce),
+		usable: a.mirrors.usable,
+		ports:  newPortPool(cfg.FabricPortBase, cfg.FabricPortCount), setups: make(chan struct{}, setupsAtOnce),
 		ended: a.targetEnded, lost: a.mirrors.lose, phase: a.page.Setup, now: time.Now, log: log,
 	}
 	a.hub = httpapi.NewHub(log)

@@ -76,6 +76,14 @@ func (m *mirrorDeeds) flow(k mirror.Key) (*mirror.Flow, uint64) {
 	return f, m.gens[k]
 }
 
+// usable says whether the flow's writer of that generation may be written with: no
+// deed is at work on it, and no other writer has taken its place.
+func (m *mirrorDeeds) usable(k mirror.Key, generation uint64) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return !m.busy[k] && !m.busy[mirror.Key{DomainID: k.DomainID}] && m.held[k] != nil && m.gens[k] == generation
+}
+
 // set takes over an open flow, or that there is none.
 func (m *mirrorDeeds) set(k mirror.Key, f *mirror.Flow) {
 	m.mu.Lock()

@@ -72,6 +72,9 @@ type pullDeps struct {
 	open    func(targetSetup) (targetLane, error)
 	ask     func(ctx context.Context, controlURL string, req peers.ReplicationRequest) (peers.ReplicationAnswer, error)
 	release func(ctx context.Context, controlURL, id, dest string) error
+	// usable says whether the writer of a mirror flow, by its generation, is the open
+	// one and no deed is at work on it. Nil: always.
+	usable func(k mirror.Key, generation uint64) bool
 	// lost hears that the writer of a mirror flow, by its generation, is of no use any more.
 	lost  func(k mirror.Key, generation uint64, cause error)
 	ports *portPool

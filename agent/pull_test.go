@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -370,4 +371,28 @@ func TestPortPool(t *testing.T) {
 	if again, err := p.take(); err != nil || again != first {
 		t.Errorf("%d %v, want the port that was given back", again, err)
 	}
+}
+
+// TestPullWaitsForADeed: a wish from before a deed on the mirror names a writer that is
+// about to be closed; no target is opened on it, and one is on the next good wish.
+func TestPullWaitsForADeed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newPullBench(t)
+		defer b.cancel()
+		var generation atomic.Uint64
+		generation.Store(2)
+		b.deps.usable = func(_ mirror.Key, g uint64) bool { return g == generation.Load() }
+		old := aWish()
+		old.MirrorGeneration = 1
+		b.passes(20, old)
+		if targets, asks, _ := b.counts(); targets != 0 || asks != 0 {
+			t.Errorf("%d targets, %d questions on a writer that goes", targets, asks)
+		}
+		fresh := aWish()
+		fresh.MirrorGeneration = 2
+		b.passes(20, fresh)
+		if targets, _, _ := b.counts(); targets != 1 {
+			t.Errorf("%d targets on the new writer, want 1", targets)
+		}
+	})
 }

@@ -135,9 +135,16 @@ func (p *pull) setUp(ctx context.Context, w *pullWish) {
 	p.view.PostDue = true
 }
 
+var errMirrorAtWork = errors.New("the mirror is being made anew or removed")
+
 // openLane opens a target on a free port, over the configured provider or, where
 // that is allowed, over tcp.
 func (p *pull) openLane(w *pullWish) (targetLane, fabrics.Provider, error) {
+	// The wish may be from before a deed that has halted this pull, and its writer
+	// about to be closed. A deed that begins from here on waits for this set-up.
+	if p.deps.usable != nil && !p.deps.usable(p.key.mirror(), w.MirrorGeneration) {
+		return nil, "", errMirrorAtWork
+	}
 	port, err := p.deps.ports.take()
 	if err != nil {
 		return nil, "", err

@@ -273,19 +273,25 @@ func (a *Agent) steerPulls(ctx context.Context, p plan, facts passFacts, routes 
 		pl.want(pullWish{ControlURL: controlURL(byHost[key.Peer])})
 		busy[key.mirror()] = true
 	}
-	for key, w := range wishes {
+	var begun []*pull
+	for key := range wishes {
 		if a.loop.pulls[key] != nil || busy[key.mirror()] {
 			continue
 		}
 		pl := newPull(key, a.pullDeps)
 		a.loop.pulls[key] = pl
+		begun = append(begun, pl)
+	}
+	// A pull is in the index before it may write: a deed that halts the pulls of a
+	// mirror must find it.
+	a.pullIndex.store(a.loop.pulls)
+	for _, pl := range begun {
 		a.pullsRunning.Go(func() {
 			pl.run(ctx)
 			a.poke()
 		})
-		pl.want(w)
+		pl.want(wishes[pl.key])
 	}
-	a.pullIndex.store(a.loop.pulls)
 }
 
 // goesOn says whether a running pull is kept although the plan asks for none:

@@ -65,9 +65,10 @@ func TestKilledDuringSave(t *testing.T) {
 	}
 	dir := t.TempDir()
 	path := filepath.Join(dir, fileName)
-	const kills = 100
+	// On some machines a save is so short that few kills hit one.
+	const kills, most = 100, 400
 	last, inTheMiddle, moved := 0, 0, 0
-	for kill := range kills {
+	for kill := 0; kill < kills || inTheMiddle == 0 && kill < most; kill++ {
 		saver := exec.CommandContext(t.Context(), self)
 		saver.Env = append(os.Environ(), asSaver+"="+dir)
 		saver.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -102,7 +103,7 @@ func TestKilledDuringSave(t *testing.T) {
 			inTheMiddle++
 		}
 	}
-	t.Logf("%d kills, %d of them in the middle of a save, among %d saves", kills, inTheMiddle, moved)
+	t.Logf("at least %d kills, %d of them in the middle of a save, among %d saves", kills, inTheMiddle, moved)
 	if inTheMiddle == 0 {
 		t.Error("no kill hit a save: the test shows nothing")
 	}
