@@ -11,7 +11,5 @@ func TestMain(m *testing.M) {
 	if mapper := os.Getenv("MIRROR_TEST_MAP"); mapper != "" {
 		os.Exit(mapAndWait(mapper))
 	}
-	// Known and open: under the race detector TestNothingHappensOutsideTheRoot leaves the
-	// access watch of one writer behind in some runs; which path forgets it is not found.
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/mxl-stack/mxl-fabrics-agent/mxl.(*accessRun).read"))
+	goleak.VerifyTestMain(m)
 }

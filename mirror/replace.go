@@ -101,7 +101,12 @@ func (r *Room) replace(ctx context.Context, d *domainDirectory, o Origin, reason
 	return r.makeAgain(o, done)
 }
 
+// makeAgain makes the flow that the origin describes. A writer that is still held goes
+// first: the directory may have been away when it was looked for, and be back now.
 func (r *Room) makeAgain(o Origin, done Rebuilt) (Rebuilt, error) {
+	if err := closeAll(r.take(o.Key)); err != nil {
+		return done, err
+	}
 	r.making.Lock()
 	defer r.making.Unlock()
 	flow, _, err := r.ensure(o)
