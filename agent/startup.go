@@ -40,6 +40,9 @@ func findProvider(ctx context.Context, cfg *config.Config, log *slog.Logger, pro
 		if try == probeTries-1 {
 			break
 		}
+		if try == 0 {
+			log.Info("fabric_provider_wait", "provider", wanted, "error", err)
+		}
 		select {
 		case <-ctx.Done():
 			return ctx.Err()

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -143,13 +144,15 @@ func TestExit143(t *testing.T) {
 				return
 			}
 			p := newProgram(t, self(t), append(settings(t), c.more...))
+			said := &watchedOutput{to: &p.stdout}
+			p.command.Stdout = said
 			if err := p.command.Start(); err != nil {
 				t.Fatal(err)
 			}
 			if c.ready {
 				running(t, p)
 			} else {
-				time.Sleep(1500 * time.Millisecond) // in the middle of the 4 s of the probe
+				waitFor(t, said, `"event":"fabric_provider_wait"`)
 			}
 			for _, s := range c.signals {
 				if err := p.command.Process.Signal(s); err != nil && err != os.ErrProcessDone {
@@ -160,5 +163,32 @@ func TestExit143(t *testing.T) {
 				t.Errorf("exit code %d\n%s%s", code, p.stdout.String(), p.stderr.String())
 			}
 		})
+	}
+}
+
+// watchedOutput lets a test see what a program has said while it runs.
+type watchedOutput struct {
+	mu sync.Mutex
+	to *bytes.Buffer
+}
+
+func (w *watchedOutput) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.to.Write(p)
+}
+
+func (w *watchedOutput) has(text string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return bytes.Contains(w.to.Bytes(), []byte(text))
+}
+
+func waitFor(t *testing.T, out *watchedOutput, text string) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !out.has(text); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("it never said %s", text)
+		}
 	}
 }

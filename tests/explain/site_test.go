@@ -15,41 +15,15 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/mxl-stack/mxl-fabrics-agent/tests/mesh"
 	"github.com/mxl-stack/mxl-fabrics-agent/tests/nmosstandin"
+	"github.com/mxl-stack/mxl-fabrics-agent/tests/programs"
 )
 
 // binaries is the directory of the programs that TestMain has built.
 var binaries string
 
-func TestMain(m *testing.M) {
-	code, err := buildAndRun(m)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-	}
-	os.Exit(code)
-}
-
-func buildAndRun(m *testing.M) (int, error) {
-	var err error
-	if binaries, err = os.MkdirTemp("", "mxl-explain-"); err != nil {
-		return 1, err
-	}
-	defer os.RemoveAll(binaries)
-	build := exec.Command("go", "build", "-o", binaries+"/", "../../cmd/mxl-fabrics-agent", "../../cmd/mxl-pattern")
-	if out, err := build.CombinedOutput(); err != nil {
-		return 1, fmt.Errorf("build: %w: %s", err, out)
-	}
-	code := m.Run()
-	if code == 0 {
-		if err := goleak.Find(); err != nil {
-			return 1, err
-		}
-	}
-	return code, nil
-}
+func TestMain(m *testing.M) { os.Exit(programs.Main(m, &binaries)) }
 
 // The flow that is asked about, and one that nobody writes.
 const (

@@ -7,48 +7,20 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/mxl-stack/mxl-fabrics-agent/tests/mesh"
+	"github.com/mxl-stack/mxl-fabrics-agent/tests/programs"
 )
 
 // binaries is the directory of the programs that TestMain has built.
 var binaries string
 
-func TestMain(m *testing.M) {
-	code, err := buildAndRun(m)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-	}
-	os.Exit(code)
-}
-
-func buildAndRun(m *testing.M) (int, error) {
-	var err error
-	if binaries, err = os.MkdirTemp("", "mxl-mirrors-"); err != nil {
-		return 1, err
-	}
-	defer os.RemoveAll(binaries)
-	build := exec.Command("go", slices.Concat([]string{"build", "-o", binaries + "/"}, raceFlags, []string{"../../cmd/mxl-fabrics-agent", "../../cmd/mxl-pattern"})...)
-	if out, err := build.CombinedOutput(); err != nil {
-		return 1, fmt.Errorf("build: %w: %s", err, out)
-	}
-	code := m.Run()
-	if code == 0 {
-		if err := goleak.Find(); err != nil {
-			return 1, err
-		}
-	}
-	return code, nil
-}
+func TestMain(m *testing.M) { os.Exit(programs.Main(m, &binaries, raceFlags...)) }
 
 // The flows are small: what is looked at is the mirrors' life, not the load.
 const domainID = "5f4c1d2e-7a3b-4c6d-9e8f-0a1b2c3d4e31"
