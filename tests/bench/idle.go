@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/mxl-stack/mxl-fabrics-agent/mxl"
+
+	"github.com/mxl-stack/mxl-fabrics-agent/tests/mesh"
 )
 
 // idleOutcome is what connected lanes cost while their origins are not written.
@@ -60,7 +62,7 @@ func (s laneSite) idle(ctx context.Context, m media, lanes int, span time.Durati
 		}
 	}
 	// Lanes count an origin as silent after 2 s.
-	if err := pause(ctx, 3*time.Second); err != nil {
+	if err := mesh.Pause(ctx, 3*time.Second); err != nil {
 		return o, err
 	}
 	source, target, err := pair.report()
@@ -68,7 +70,7 @@ func (s laneSite) idle(ctx context.Context, m media, lanes int, span time.Durati
 		return o, err
 	}
 	began := time.Now()
-	if err := pause(ctx, span); err != nil {
+	if err := mesh.Pause(ctx, span); err != nil {
 		return o, err
 	}
 	sourceEnd, targetEnd, err := pair.report()
@@ -81,13 +83,4 @@ func (s laneSite) idle(ctx context.Context, m media, lanes int, span time.Durati
 	}
 	o = idleOutcome{lanes, time.Since(began), sourceEnd.since(source), targetEnd.since(target)}
 	return o, pair.end()
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d):
-		return nil
-	}
 }

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/mxl-stack/mxl-fabrics-agent/tests/plant"
+
+	"github.com/mxl-stack/mxl-fabrics-agent/tests/mesh"
 )
 
 // manners is how a rogue answers a request.
@@ -155,7 +157,7 @@ func babble(ctx context.Context, from *plant.Host, address string, seed uint64) 
 			}
 			_ = conn.Close()
 		}
-		_ = pause(ctx, 50*time.Millisecond)
+		_ = mesh.Pause(ctx, 50*time.Millisecond)
 	}
 	if connections == 0 {
 		return 0, fmt.Errorf("no fabric port of %s answers", address)

@@ -102,7 +102,7 @@ func (r *run) overWith(which func(*studio.Path) bool, news func(*studio.Path) <-
 
 // upTo lets a random time pass: faults come at any moment.
 func (r *run) upTo(ctx context.Context, longest time.Duration) error {
-	return pause(ctx, time.Duration(r.random.Int64N(int64(longest))))
+	return mesh.Pause(ctx, time.Duration(r.random.Int64N(int64(longest))))
 }
 
 // clean leaves something to do at the end of the run, however it ends; the last
@@ -221,14 +221,14 @@ func (r *run) recover(ctx context.Context) error {
 
 // judge looks at what every witness saw.
 func (r *run) judge(ctx context.Context) {
-	if pause(ctx, settle) != nil {
+	if mesh.Pause(ctx, settle) != nil {
 		return
 	}
 	settled := map[*studio.Path]witness.Seen{}
 	for _, p := range r.Paths() {
 		settled[p] = p.Seen()
 	}
-	if pause(ctx, after) != nil {
+	if mesh.Pause(ctx, after) != nil {
 		return
 	}
 	untouched := 0
@@ -318,18 +318,6 @@ func arrives(ctx context.Context, paths ...*studio.Path) error {
 		}
 	}
 	return nil
-}
-
-// pause lets time pass.
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // ends waits for the end of a process.

@@ -72,7 +72,7 @@ func tmpfsFull(ctx context.Context, r *run) error {
 		}
 		return nil
 	})
-	if err := pause(ctx, time.Second); err != nil {
+	if err := mesh.Pause(ctx, time.Second); err != nil {
 		return err
 	}
 	f, paths, err := r.guest(ctx, r.a, studio.Video, r.b)

@@ -21,7 +21,7 @@ func links() []scenario {
 		{name: "device", about: "one end's device is turned off and on again", limit: cableLimit, run: deviceOff},
 		{name: "address", about: "one end's fabric address is removed and added again", run: addressRemoved},
 		{name: "control_network", about: "a host loses the control network; its flows must not notice", run: controlCut},
-		{name: "switched_steady", about: "nothing happens at a switch", switched: true, run: func(ctx context.Context, r *run) error { return pause(ctx, 3*time.Second) }},
+		{name: "switched_steady", about: "nothing happens at a switch", switched: true, run: func(ctx context.Context, r *run) error { return mesh.Pause(ctx, 3*time.Second) }},
 		{name: "switched_cable", about: "a host's cable to the switch is pulled and plugged in again", limit: cableLimit, switched: true, run: cablePulled(true)},
 		{name: "switched_destination_sigkill", about: "the destination agent is killed, at a switch", limit: killLimit, switched: true, run: processes()[4].run},
 	}
@@ -35,24 +35,30 @@ func cablePulled(switched bool) func(context.Context, *run) error {
 			hit = at(r.a)
 		}
 		cable := r.Cable(r.a, r.b)
-		r.touch(hit)
-		if err := r.upTo(ctx, 500*time.Millisecond); err != nil {
-			return err
-		}
-		r.clean(func(context.Context) error { return cable.Up() })
-		down := time.Now()
-		if err := cable.Down(); err != nil {
-			return err
-		}
-		if err := noticed(ctx, r, hit, down); err != nil {
-			return err
-		}
-		if err := r.upTo(ctx, longestStill); err != nil {
-			return err
-		}
-		r.over(hit)
-		return cable.Up()
+		return interrupted(ctx, r, hit, cable.Down, cable.Up)
 	}
+}
+
+// interrupted takes away what the touched paths go over, waits until that is noticed,
+// and gives it back after a while.
+func interrupted(ctx context.Context, r *run, hit func(*studio.Path) bool, take, give func() error) error {
+	r.touch(hit)
+	if err := r.upTo(ctx, 500*time.Millisecond); err != nil {
+		return err
+	}
+	r.clean(func(context.Context) error { return give() })
+	down := time.Now()
+	if err := take(); err != nil {
+		return err
+	}
+	if err := noticed(ctx, r, hit, down); err != nil {
+		return err
+	}
+	if err := r.upTo(ctx, longestStill); err != nil {
+		return err
+	}
+	r.over(hit)
+	return give()
 }
 
 // noticed waits until every touched path that ends at host a is link_down there
@@ -84,42 +90,18 @@ func noticed(ctx context.Context, r *run, hit func(*studio.Path) bool, down time
 
 // deviceOff turns the device of host a towards b off: its routes go, too.
 func deviceOff(ctx context.Context, r *run) error {
-	hit, end := between(r.a, r.b), r.a.End(r.b)
-	r.touch(hit)
-	r.clean(func(context.Context) error { return end.DeviceUp() })
-	down := time.Now()
-	if err := end.DeviceDown(); err != nil {
-		return err
-	}
-	if err := noticed(ctx, r, hit, down); err != nil {
-		return err
-	}
-	if err := r.upTo(ctx, longestStill); err != nil {
-		return err
-	}
-	r.over(hit)
-	return end.DeviceUp()
+	end := r.a.End(r.b)
+	return interrupted(ctx, r, between(r.a, r.b), end.DeviceDown, end.DeviceUp)
 }
 
 // addressRemoved takes the fabric address of host a towards b.
 func addressRemoved(ctx context.Context, r *run) error {
-	hit, end := between(r.a, r.b), r.a.End(r.b)
-	r.touch(hit)
-	var once sync.Once
-	back := func() (err error) { once.Do(func() { err = end.AddressAdd() }); return err }
-	r.clean(func(context.Context) error { return back() })
-	down := time.Now()
-	if err := end.AddressRemove(); err != nil {
+	end := r.a.End(r.b)
+	var once sync.Once // an address can be added once only
+	return interrupted(ctx, r, between(r.a, r.b), end.AddressRemove, func() (err error) {
+		once.Do(func() { err = end.AddressAdd() })
 		return err
-	}
-	if err := noticed(ctx, r, hit, down); err != nil {
-		return err
-	}
-	if err := r.upTo(ctx, longestStill); err != nil {
-		return err
-	}
-	r.over(hit)
-	return back()
+	})
 }
 
 // controlCut takes the control network from host a, for less than the registry
@@ -129,7 +111,7 @@ func controlCut(ctx context.Context, r *run) error {
 	if err := r.a.Control.Down(); err != nil {
 		return err
 	}
-	if err := pause(ctx, 3*time.Second); err != nil {
+	if err := mesh.Pause(ctx, 3*time.Second); err != nil {
 		return err
 	}
 	if err := r.upTo(ctx, longestStill); err != nil {

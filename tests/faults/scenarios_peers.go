@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/mxl-stack/mxl-fabrics-agent/tests/plant"
+
+	"github.com/mxl-stack/mxl-fabrics-agent/tests/mesh"
 )
 
 // peers are the scenarios about agents that are none, or old ones.
@@ -38,7 +40,7 @@ func peerReplaced(how manners) func(context.Context, *run) error {
 		if err != nil {
 			return err
 		}
-		held := pause(ctx, 5*time.Second)
+		held := mesh.Pause(ctx, 5*time.Second)
 		closed := g.close()
 		asked := g.requests()
 		r.over(at(r.a))

@@ -28,7 +28,7 @@ const (
 // processes are the scenarios in which a program ends or stands still.
 func processes() []scenario {
 	return []scenario{
-		{name: "steady", about: "nothing happens", run: func(ctx context.Context, r *run) error { return pause(ctx, 3*time.Second) }},
+		{name: "steady", about: "nothing happens", run: func(ctx context.Context, r *run) error { return mesh.Pause(ctx, 3*time.Second) }},
 		{name: "source_sigkill", about: "the source agent is killed and started again", limit: killLimit, run: agentEnds(syscall.SIGKILL, from)},
 		{name: "source_sigterm", about: "the source agent is terminated and started again", run: agentEnds(syscall.SIGTERM, from)},
 		{name: "source_sigstop", about: "the source agent stands still", run: agentStands(from)},
@@ -75,7 +75,7 @@ func agentStands(awaited func(*plant.Host) func(*studio.Path) bool) func(context
 		}
 		r.a.Signal(syscall.SIGSTOP)
 		r.clean(func(context.Context) error { r.a.Signal(syscall.SIGCONT); return nil })
-		if err := pause(ctx, time.Second); err != nil {
+		if err := mesh.Pause(ctx, time.Second); err != nil {
 			return err
 		}
 		if err := r.upTo(ctx, longestStill-time.Second); err != nil {
@@ -109,7 +109,7 @@ func registryEnds(signal syscall.Signal) func(context.Context, *run) error {
 func registryStands(ctx context.Context, r *run) error {
 	r.Registry.Signal(syscall.SIGSTOP)
 	r.clean(func(context.Context) error { r.Registry.Signal(syscall.SIGCONT); return nil })
-	if err := pause(ctx, 3*time.Second); err != nil {
+	if err := mesh.Pause(ctx, 3*time.Second); err != nil {
 		return err
 	}
 	if err := r.upTo(ctx, longestStill); err != nil {

@@ -49,7 +49,7 @@ func writerEnds(signal syscall.Signal, away time.Duration) func(context.Context,
 		if err := ends(f.Writer, 5*time.Second); err != nil {
 			return err
 		}
-		if err := pause(ctx, away); err != nil {
+		if err := mesh.Pause(ctx, away); err != nil {
 			return err
 		}
 		if err := r.upTo(ctx, longestDown); err != nil {
@@ -65,7 +65,7 @@ func writerStands(ctx context.Context, r *run) error {
 	r.touch(of(f))
 	f.Writer.Signal(syscall.SIGSTOP)
 	r.clean(func(context.Context) error { f.Writer.Signal(syscall.SIGCONT); return nil })
-	if err := pause(ctx, 3*time.Second); err != nil {
+	if err := mesh.Pause(ctx, 3*time.Second); err != nil {
 		return err
 	}
 	if err := r.upTo(ctx, longestStill); err != nil {
@@ -165,7 +165,7 @@ func originMoves(ctx context.Context, r *run) error {
 
 // oldDomainGoes removes what the first origin left and sees nothing lost.
 func oldDomainGoes(ctx context.Context, r *run) error {
-	if err := pause(ctx, settle); err != nil {
+	if err := mesh.Pause(ctx, settle); err != nil {
 		return err
 	}
 	for p := range r.touched {
@@ -173,7 +173,7 @@ func oldDomainGoes(ctx context.Context, r *run) error {
 		if err := os.RemoveAll(p.Flow.DomainDirectory(r.a)); err != nil {
 			return err
 		}
-		if err := pause(ctx, 2*time.Second); err != nil {
+		if err := mesh.Pause(ctx, 2*time.Second); err != nil {
 			return err
 		}
 		if now := p.Since(seen); now.Lost > 0 || now.Verified == 0 {
@@ -208,7 +208,7 @@ func originTwice(ctx context.Context, r *run) error {
 	if err != nil {
 		return err
 	}
-	if err := pause(ctx, time.Second); err != nil {
+	if err := mesh.Pause(ctx, time.Second); err != nil {
 		return err
 	}
 	if now := path.Since(seen); now.Lost > 0 || now.Verified == 0 {

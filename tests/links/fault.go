@@ -129,7 +129,7 @@ func (s *site) pairs() []pair {
 
 // pullCable pulls the cable and plugs it in once.
 func (s *site) pullCable(ctx context.Context) error {
-	if err := pause(ctx, time.Duration(rand.IntN(300))*time.Millisecond); err != nil {
+	if err := mesh.Pause(ctx, time.Duration(rand.IntN(300))*time.Millisecond); err != nil {
 		return err
 	}
 	pairs := s.pairs()
@@ -169,7 +169,7 @@ func (s *site) pullCable(ctx context.Context) error {
 // staysDown looks on while the link is down: whatever is set up, asked or
 // logged is a retry.
 func (s *site) staysDown(ctx context.Context, pairs []pair) error {
-	if err := pause(ctx, 300*time.Millisecond); err != nil { // targets close and sources are told
+	if err := mesh.Pause(ctx, 300*time.Millisecond); err != nil { // targets close and sources are told
 		return err
 	}
 	before := make([][3]uint64, len(pairs))
@@ -183,7 +183,7 @@ func (s *site) staysDown(ctx context.Context, pairs []pair) error {
 			return err
 		}
 	}
-	if err := pause(ctx, time.Second+time.Duration(rand.IntN(1000))*time.Millisecond); err != nil {
+	if err := mesh.Pause(ctx, time.Second+time.Duration(rand.IntN(1000))*time.Millisecond); err != nil {
 		return err
 	}
 	for i, p := range pairs {
@@ -266,7 +266,7 @@ func (s *site) takeAddress(ctx context.Context) error {
 			return err
 		}
 		s.found.AddressDown = append(s.found.AddressDown, t.last())
-		if err := pause(ctx, time.Second); err != nil {
+		if err := mesh.Pause(ctx, time.Second); err != nil {
 			return err
 		}
 		back := time.Now()
@@ -299,7 +299,7 @@ func (s *site) startWithoutAddress(ctx context.Context) error {
 		if _, err := linkDown(ctx, s.b, s.a.HostID, time.Now(), 0, "source interface unavailable: no local interface has "); err != nil {
 			return err
 		}
-		if err := pause(ctx, time.Second); err != nil {
+		if err := mesh.Pause(ctx, time.Second); err != nil {
 			return err
 		}
 		added := time.Now()
@@ -340,15 +340,4 @@ func together[T any](pairs []pair, do func(int, pair) (T, error)) ([]T, error) {
 		}
 	}
 	return all, failed
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

@@ -168,10 +168,10 @@ func (r *restarts) all(ctx context.Context, rounds int) ([]time.Duration, error)
 		starting := i%5 == 4
 		if starting {
 			r.out.DuringStart++
-			if err := pause(ctx, r.upTo(longestStart)); err != nil {
+			if err := mesh.Pause(ctx, r.upTo(longestStart)); err != nil {
 				return nil, err
 			}
-		} else if err := pause(ctx, r.upTo(longestRun)); err != nil {
+		} else if err := mesh.Pause(ctx, r.upTo(longestRun)); err != nil {
 			return nil, err
 		}
 		if err := r.end(signal); err != nil {
@@ -284,16 +284,4 @@ func (r *restarts) report(times []time.Duration, seen followed, heard heardAudio
 		o.VerifiedGrains, o.VerifiedSamples, o.Inodes, o.BadGrains, o.HeadWentBack)
 	fmt.Printf("restart: from a start to the next grain: p50 %.0f ms, worst %.0f ms (limit %.0f)\n", o.RecoveryP50MS, o.RecoveryWorstMS, ms(recoveryLimit))
 	return o.verdict()
-}
-
-// pause lets time pass.
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

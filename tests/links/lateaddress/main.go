@@ -94,7 +94,7 @@ func run(ctx context.Context, binaries, logs string) error {
 	if err != nil {
 		return err
 	}
-	if err := pause(ctx, 3*time.Second); err != nil {
+	if err := mesh.Pause(ctx, 3*time.Second); err != nil {
 		return err
 	}
 	reader.Stop(10 * time.Second)
@@ -140,7 +140,7 @@ func comes(ctx context.Context, m *mesh.Mesh, flow mesh.Flow, at *mesh.Agent, ho
 	if err != nil {
 		return 0, err
 	}
-	if err := pause(ctx, 3*time.Second); err != nil { // what was on its way has arrived
+	if err := mesh.Pause(ctx, 3*time.Second); err != nil { // what was on its way has arrived
 		return 0, err
 	}
 	ring, err := m.OpenMirror(m.B, flow)
@@ -204,15 +204,4 @@ func inodeOf(m *mesh.Mesh, f mesh.Flow) (uint64, error) {
 		return 0, err
 	}
 	return info.Sys().(*syscall.Stat_t).Ino, nil
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
