@@ -65,10 +65,9 @@ func TestKilledDuringSave(t *testing.T) {
 	}
 	dir := t.TempDir()
 	path := filepath.Join(dir, fileName)
-	// On some machines a save is so short that few kills hit one.
-	const kills, most = 100, 400
+	const kills = 100
 	last, inTheMiddle, moved := 0, 0, 0
-	for kill := 0; kill < kills || inTheMiddle == 0 && kill < most; kill++ {
+	for kill := range kills {
 		saver := exec.CommandContext(t.Context(), self)
 		saver.Env = append(os.Environ(), asSaver+"="+dir)
 		saver.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -84,7 +83,17 @@ func TestKilledDuringSave(t *testing.T) {
 		if _, err := bufio.NewReader(said).ReadString('\n'); err != nil {
 			t.Fatalf("kill %d: it saves nothing: %v %s", kill, err, complaint.String())
 		}
-		time.Sleep(time.Duration(rand.IntN(25_000)) * time.Microsecond)
+		// Every other kill at any moment, the others once a save has begun.
+		moment := time.Now().Add(time.Duration(rand.IntN(25_000)) * time.Microsecond)
+		if kill%2 == 0 {
+			moment = moment.Add(2 * time.Second)
+		}
+		for saving := false; !saving && time.Now().Before(moment); {
+			if kill%2 == 0 {
+				_, err := os.Stat(path + ".tmp")
+				saving = err == nil
+			}
+		}
 		if err := saver.Process.Kill(); err != nil {
 			t.Fatal(err)
 		}
@@ -103,7 +112,7 @@ func TestKilledDuringSave(t *testing.T) {
 			inTheMiddle++
 		}
 	}
-	t.Logf("at least %d kills, %d of them in the middle of a save, among %d saves", kills, inTheMiddle, moved)
+	t.Logf("%d kills, %d of them in the middle of a save, among %d saves", kills, inTheMiddle, moved)
 	if inTheMiddle == 0 {
 		t.Error("no kill hit a save: the test shows nothing")
 	}
