@@ -243,9 +243,9 @@ func (a *Agent) explainable(domainID string, flow uuid.UUID) explainFacts {
 		}
 	}
 	// A domain is known by its own spelling from here on.
-	for k := range view.plan.Steps {
-		if sameID(k.DomainID, domainID) {
-			f.Key.DomainID = k.DomainID
+	for i := range view.plan.Outcome.Flows {
+		if known := view.plan.Outcome.Flows[i].DomainID; sameID(known, domainID) {
+			f.Key.DomainID = known
 			break
 		}
 	}

@@ -294,7 +294,7 @@ func pullRemedy(host, text string) string {
 
 // explainMirror says whether the mirror is there and alive.
 func (f *explainFacts) explainMirror(c *chain, host string) {
-	step := f.Plan.Steps[f.Key]
+	step := f.Plan.Outcome.Flow(f.Key)
 	facts := f.Plan.Facts
 	switch {
 	case facts.Foreign[f.Key.DomainID]:

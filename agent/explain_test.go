@@ -78,7 +78,7 @@ func orderly() *situation {
 
 func (s *situation) facts() explainFacts {
 	p := makePlan(s.pass, map[nmos.FlowKey]string{})
-	p.decide(mirror.NewLedger().Pass(p.Facts))
+	p.Outcome = mirror.NewLedger().Pass(p.Facts)
 	f := explainFacts{
 		HostID: "node-b", Key: mirror.Key{DomainID: explainedDomain, FlowID: uuid.MustParse(explainedFlow)}, Passed: !s.notPassed,
 		NMOSOff: s.nmosOff, RegistryError: s.registryError, TAIOffset: 37, Receivers: s.pass.Receivers, Peers: s.pass.Peers,
@@ -247,7 +247,7 @@ func TestExplainStale(t *testing.T) {
 			var p plan
 			for range 5 {
 				p = makePlan(s.pass, map[nmos.FlowKey]string{})
-				p.decide(ledger.Pass(p.Facts))
+				p.Outcome = ledger.Pass(p.Facts)
 				s.pass.Now, s.pass.TAI = s.pass.Now.Add(time.Second), s.pass.TAI+1e9
 				head := *s.flow().HeadIndex + 50
 				s.flow().HeadIndex = &head

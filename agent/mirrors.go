@@ -66,7 +66,7 @@ func newMirrorDeeds(room mirrorRoom, log *slog.Logger) *mirrorDeeds {
 func (m *mirrorDeeds) flow(k mirror.Key) (*mirror.Flow, uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.busy[k] || m.busy[mirror.Key{DomainID: k.DomainID}] {
+	if len(m.busy) > 0 && (m.busy[k] || m.busy[mirror.Key{DomainID: k.DomainID}]) {
 		return nil, 0
 	}
 	f := m.held[k]

@@ -50,7 +50,6 @@ type plan struct {
 	Facts   mirror.Facts
 	Chosen  map[nmos.FlowKey]string // the choice that the next plan keeps among equals
 	Outcome mirror.Outcome
-	Steps   map[mirror.Key]*mirror.FlowStep
 }
 
 // makePlan joins the facts. It is pure: the same facts and earlier choice give
@@ -118,15 +117,6 @@ func (p *planner) plan(f passFacts) plan {
 	p.forget(&facts)
 	out.Facts = facts
 	return out
-}
-
-// decide adds what the ledger decided.
-func (p *plan) decide(outcome mirror.Outcome) {
-	p.Outcome = outcome
-	p.Steps = make(map[mirror.Key]*mirror.FlowStep, len(outcome.Flows))
-	for i := range outcome.Flows {
-		p.Steps[outcome.Flows[i].Key] = &outcome.Flows[i]
-	}
 }
 
 func offered(host string, inv *peers.Inventory) nmos.PeerInventory {

@@ -83,11 +83,11 @@ func TestPlanSpellsDomainIDsAsTheOriginDoes(t *testing.T) {
 func TestPlanOfALocalDomain(t *testing.T) {
 	f := passFacts{Now: t0, LocalDomains: []string{domA}, Peers: []peers.Peer{peerWith("b", true, flowOf(flowA, true, true))}, Receivers: []nmos.Receiver{wants(domA, flowA)}}
 	p := makePlan(f, nil)
-	p.decide(mirror.NewLedger().Pass(p.Facts))
+	p.Outcome = mirror.NewLedger().Pass(p.Facts)
 	if p.Facts.Demand[keyA()] {
 		t.Error("a receiver of a local domain is demand")
 	}
-	if s := p.Steps[keyA()]; s == nil || s.Pull || s.Do == mirror.Ensure {
+	if s := p.Outcome.Flow(keyA()); s == nil || s.Pull || s.Do == mirror.Ensure {
 		t.Errorf("step %+v: nothing is mirrored from another host while the domain is here", s)
 	}
 }
@@ -99,8 +99,8 @@ func TestPlanAndLedgerPullWhatIsWanted(t *testing.T) {
 	step := func(receivers ...nmos.Receiver) *mirror.FlowStep {
 		f.Receivers = receivers
 		p := makePlan(f, nil)
-		p.decide(ledger.Pass(p.Facts))
-		return p.Steps[keyA()]
+		p.Outcome = ledger.Pass(p.Facts)
+		return p.Outcome.Flow(keyA())
 	}
 	if s := step(); s.Do != mirror.Ensure || s.Pull {
 		t.Errorf("eager without a receiver: %+v, want a mirror and no pull", s)

@@ -155,7 +155,7 @@ func (a *Agent) pass(ctx context.Context) {
 			facts = a.gather(cfg)
 			p = a.loop.planner.plan(facts)
 		})
-		a.timing.measure("health", func() { p.decide(a.loop.ledger.Pass(p.Facts)) })
+		a.timing.measure("health", func() { p.Outcome = a.loop.ledger.Pass(p.Facts) })
 		a.tell(p.Outcome)
 		routes := a.routes(cfg, facts.Peers)
 		a.logConflicts(p.Demand.Conflicts)
@@ -229,7 +229,7 @@ func (a *Agent) ensureMirrors(ctx context.Context, p plan, facts passFacts) {
 			}
 		}
 	}
-	gone := func(k mirror.Key) bool { return p.Steps[k] == nil }
+	gone := func(k mirror.Key) bool { return p.Outcome.Flow(k) == nil }
 	if remembered < len(a.loop.ensured) {
 		maps.DeleteFunc(a.loop.ensured, func(k mirror.Key, _ []byte) bool { return gone(k) })
 	}

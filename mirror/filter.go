@@ -13,14 +13,14 @@ type Filter struct {
 // non-empty domain list and a non-empty flow list must both match
 // (agent API reference §15.2).
 func (f Filter) Excludes(k Key) bool {
-	flow := k.FlowID.String()
 	switch {
-	case slices.Contains(f.ExcludeDomains, k.DomainID), slices.Contains(f.ExcludeFlows, flow):
+	case slices.Contains(f.ExcludeDomains, k.DomainID):
 		return true
 	case len(f.IncludeDomains) > 0 && !slices.Contains(f.IncludeDomains, k.DomainID):
 		return true
-	case len(f.IncludeFlows) > 0 && !slices.Contains(f.IncludeFlows, flow):
-		return true
+	case len(f.ExcludeFlows) == 0 && len(f.IncludeFlows) == 0:
+		return false
 	}
-	return false
+	flow := k.FlowID.String()
+	return slices.Contains(f.ExcludeFlows, flow) || len(f.IncludeFlows) > 0 && !slices.Contains(f.IncludeFlows, flow)
 }

@@ -14,13 +14,15 @@ import (
 // no clock. It belongs to one goroutine, the reconcile loop.
 type Ledger struct {
 	flows   map[Key]*flowRecord
-	sorted  []Key // of flows; nil when one came or went
+	sorted  []*flowRecord // of flows, by key; nil when one came or went
 	domains map[string]*domainRecord
 	now     time.Time // of the last pass
 }
 
 // flowRecord is what is remembered of one flow.
 type flowRecord struct {
+	key       Key
+	seen      sighting
 	host      string    // source peer, from the offer or the marker
 	inactive  time.Time // since when an up peer has listed it without a writer
 	wanted    time.Time // last moment with demand
@@ -108,32 +110,27 @@ func (l *Ledger) Pass(f Facts) Outcome {
 	}
 	l.now = f.Now
 	f.listings = listingsOf(f.Peers)
-	out := Outcome{Domains: make([]DomainStep, 0, len(f.OnDisk))}
-	going := make(map[string]bool, len(f.OnDisk)) // domains that go as a whole
-	wants := l.wants(&f)
-	for _, d := range f.OnDisk {
-		step := l.domain(&f, d, wants[d.DomainID], &out)
-		out.Domains = append(out.Domains, step)
-		going[d.DomainID] = step.Go()
-	}
-	onDisk := make(map[Key]*FlowOnDisk, len(l.flows))
-	source := make(map[string]string, len(f.OnDisk))
+	elsewhere := l.look(&f)
+	out := Outcome{Domains: make([]DomainStep, 0, len(f.OnDisk)), Flows: make([]FlowStep, 0, len(l.sorted))}
+	wants := l.wants(&f, elsewhere)
 	for i := range f.OnDisk {
 		d := &f.OnDisk[i]
-		source[d.DomainID] = d.SourceHost
-		for j := range d.Flows {
-			onDisk[d.Flows[j].Key] = &d.Flows[j]
-		}
+		out.Domains = append(out.Domains, l.domain(&f, d, wants[d.DomainID], &out))
 	}
-	keys := l.keys(&f, onDisk)
-	out.Flows = make([]FlowStep, 0, len(keys))
-	for _, k := range keys {
-		var on FlowOnDisk
-		if found := onDisk[k]; found != nil {
-			on = *found
+	going := make(map[string]bool, len(f.OnDisk)) // domains that go as a whole, of those on disk
+	source := make(map[string]string, len(f.OnDisk))
+	for i := range f.OnDisk {
+		going[f.OnDisk[i].DomainID] = out.Domains[i].Go()
+		source[f.OnDisk[i].DomainID] = f.OnDisk[i].SourceHost
+	}
+	var d surroundingDomain
+	for i, r := range l.sorted {
+		if i == 0 || d.id != r.key.DomainID {
+			d = f.domainAround(r.key.DomainID, source[r.key.DomainID])
+			d.going = going[d.id]
 		}
-		step := l.flow(&f, k, on, on.Inode != 0, source[k.DomainID], &out)
-		if going[k.DomainID] {
+		step := l.flow(&f, r, &d, &out)
+		if d.going {
 			// Its domain goes as a whole, by the rules for domains.
 			step.Do, step.Pull = Leave, false
 		}
@@ -142,29 +139,8 @@ func (l *Ledger) Pass(f Facts) Outcome {
 		}
 		out.Flows = append(out.Flows, step)
 	}
-	l.forget(&f, source)
+	l.forget(&f, going)
 	return out
-}
-
-// keys lists the flows of a pass, sorted; each has its record from here on.
-func (l *Ledger) keys(f *Facts, onDisk map[Key]*FlowOnDisk) []Key {
-	for k := range f.Offers {
-		l.meet(k)
-	}
-	for k := range onDisk {
-		l.meet(k)
-	}
-	if l.sorted == nil {
-		l.sorted = slices.SortedFunc(maps.Keys(l.flows), compareKeys)
-	}
-	return l.sorted
-}
-
-// meet makes the record of a flow that is new.
-func (l *Ledger) meet(k Key) {
-	if l.flows[k] == nil {
-		l.flows[k], l.sorted = &flowRecord{}, nil
-	}
 }
 
 func compareKeys(a, b Key) int {
@@ -172,27 +148,29 @@ func compareKeys(a, b Key) int {
 }
 
 // flow decides about one flow.
-func (l *Ledger) flow(f *Facts, k Key, on FlowOnDisk, onDisk bool, source string, out *Outcome) FlowStep {
-	r := l.flows[k]
+func (l *Ledger) flow(f *Facts, r *flowRecord, d *surroundingDomain, out *Outcome) FlowStep {
 	events := len(out.Events)
-	offer, offered := f.Offers[k]
-	host := source
+	host := d.source
 	if host == "" {
-		host = offer.Host
+		host = r.seen.offer.Host
 	}
 	if host != "" {
 		r.host = host
 	}
-	r.clocks(f, k, offered && !offer.Active)
+	r.clocks(f)
 	hold := r.holds(f)
-	step := FlowStep{Key: k, Peer: r.host, OnDisk: onDisk, Inode: on.Inode}
-	if offered {
-		step.Peer = offer.Host // grains come from there, whoever the marker names
+	step := FlowStep{Key: r.key, Peer: r.host}
+	if r.seen.on != nil && r.seen.on.Inode != 0 {
+		step.OnDisk, step.Inode = true, r.seen.on.Inode
 	}
-	step.plan(f, r, offer, offered, hold)
-	r.kind(on, onDisk)
+	if r.seen.offered {
+		step.Peer = r.seen.offer.Host // grains come from there, whoever the marker names
+	}
+	peer := f.Peers[step.Peer]
+	step.plan(f, r, d, peer.Up, hold)
+	r.kind(step.OnDisk)
 	step.MediaType, step.Label, step.Format = r.mediaType, r.label, r.format
-	pending := l.missing(f, k, r, &step, source, onDisk, out)
+	pending := l.missing(f, r, d, &step, out)
 	if step.Do == Remove && f.tooSoon(r.refused) {
 		step.Do, step.Guard = Leave, ReadersUnknown
 	}
@@ -200,11 +178,11 @@ func (l *Ledger) flow(f *Facts, k Key, on FlowOnDisk, onDisk bool, source string
 		r.blocked = ""
 	}
 	step.Blocked = r.blocked
-	if r.full = r.full && !onDisk; r.full && step.Do == Ensure {
+	if r.full = r.full && !step.OnDisk; r.full && step.Do == Ensure {
 		step.State = FlowNoSpace
 	}
-	l.rebuilds(f, k, r, &step, on, onDisk, out)
-	l.health(f, k, r, &step, on, offer, hold, !pending, out)
+	l.rebuilds(f, r, &step, out)
+	l.health(f, r, &step, &peer, hold, !pending, out)
 	for i := events; i < len(out.Events); i++ { // rebuilt of this pass goes out with the health fields
 		out.Events[i].Health, out.Events[i].StaleAfter, out.Events[i].Memory = step.Health, f.StaleAfter, r.rebuilds
 	}
@@ -214,14 +192,14 @@ func (l *Ledger) flow(f *Facts, k Key, on FlowOnDisk, onDisk bool, source string
 
 // clocks follows since when the origin is seen without a writer, and when the
 // flow was last wanted. What nobody lists is not seen: it may have a writer.
-func (r *flowRecord) clocks(f *Facts, k Key, inactive bool) {
+func (r *flowRecord) clocks(f *Facts) {
 	switch {
-	case !inactive:
+	case !r.seen.offered || r.seen.offer.Active:
 		r.inactive = time.Time{}
 	case r.inactive.IsZero():
 		r.inactive = f.Now
 	}
-	if f.Demand[k] {
+	if r.seen.demand {
 		r.wanted = f.Now
 	}
 }
@@ -238,12 +216,12 @@ func (r *flowRecord) holds(f *Facts) bool {
 	return !r.wanted.IsZero() && (r.wanted.Equal(f.Now) || age(f.Now, r.wanted) < f.ReleaseGrace)
 }
 
-func (s *FlowStep) plan(f *Facts, r *flowRecord, offer Offer, offered, hold bool) {
-	peer := f.Peers[s.Peer]
+func (s *FlowStep) plan(f *Facts, r *flowRecord, d *surroundingDomain, peerUp, hold bool) {
+	offer := &r.seen.offer
 	plan := PlanFlow(FlowFacts{
-		Local: f.LocalDomains[s.DomainID], Foreign: f.Foreign[s.DomainID],
-		Excluded: f.Filter.Excludes(s.Key), PeerUp: peer.Up, Offered: offered,
-		Active: offer.Active, OnDisk: s.OnDisk, Demand: f.Demand[s.Key], Hold: hold,
+		Local: d.local, Foreign: d.foreign,
+		Excluded: f.Filter.Excludes(s.Key), PeerUp: peerUp, Offered: r.seen.offered,
+		Active: offer.Active, OnDisk: s.OnDisk, Demand: r.seen.demand, Hold: hold,
 		Fits:  Fits(f.FreeBytes, offer.NeedBytes, f.ReserveMB),
 		Eager: f.Eager, Grace: f.Grace,
 		InactiveFor: r.inactiveFor(f.Now),
@@ -258,10 +236,11 @@ func (s *FlowStep) plan(f *Facts, r *flowRecord, offer Offer, offered, hold bool
 	}
 }
 
-func (r *flowRecord) kind(on FlowOnDisk, onDisk bool) {
+func (r *flowRecord) kind(onDisk bool) {
 	if !onDisk {
 		return
 	}
+	on := r.seen.on
 	r.mediaType, r.label, r.format = on.MediaType, on.Label, "discrete"
 	if on.Format.Continuous() {
 		r.format = "continuous"
@@ -270,21 +249,23 @@ func (r *flowRecord) kind(on FlowOnDisk, onDisk bool) {
 
 // missing runs the clock of a flow whose origin is gone, and tells what it
 // changed. It says whether the inventories are still pending.
-func (l *Ledger) missing(f *Facts, k Key, r *flowRecord, step *FlowStep, source string, onDisk bool, out *Outcome) bool {
-	settled := f.settled(k.DomainID, source)
-	offered := f.offered(k)
-	if !onDisk {
+func (l *Ledger) missing(f *Facts, r *flowRecord, d *surroundingDomain, step *FlowStep, out *Outcome) bool {
+	offered := r.seen.offered || f.offered(r.key)
+	if !step.OnDisk {
 		r.missing = MissingClock{}
-		return !offered && !settled
+		return !offered && !d.settled
 	}
-	peer := f.Peers[source]
+	peer := f.Peers[d.source]
+	facts := MissingFacts{SourceUp: peer.Up && !peer.CountsAsDown, Offered: offered, Settled: d.settled, IdleGrace: f.IdleGrace}
+	var readers ReaderFacts
+	if !offered { // else nothing is missing, and nobody's readers matter
+		readers = f.Readers.FlowFacts(r.key)
+	}
 	var v MissingVerdict
-	r.missing, v = r.missing.Step(MissingFacts{
-		SourceUp: peer.Up && !peer.CountsAsDown, Offered: offered, Settled: settled, IdleGrace: f.IdleGrace,
-	}, f.around(), f.Readers.FlowFacts(k), f.Now)
+	r.missing, v = r.missing.Step(facts, f.around(), readers, f.Now)
 	step.Missing = v.Gone
 	if v.Started {
-		out.add(Event{Kind: EventOriginMissing, Key: k, Peer: step.Peer})
+		out.add(Event{Kind: EventOriginMissing, Key: r.key, Peer: step.Peer})
 	}
 	if v.Due && step.Do != Remove {
 		step.Reason, step.Guard = OriginMissing, v.Guard
@@ -298,11 +279,14 @@ func (l *Ledger) missing(f *Facts, k Key, r *flowRecord, step *FlowStep, source 
 
 // tellFlow reports a removal that is refused or only rehearsed, once a change.
 func (l *Ledger) tellFlow(f *Facts, r *flowRecord, step *FlowStep, out *Outcome) {
+	if step.Reason == "" {
+		r.told = ""
+		return
+	}
 	facts := f.Readers.FlowFacts(step.Key)
 	e := Event{Key: step.Key, Peer: step.Peer, Reason: step.Reason, Missing: step.Missing}
 	told := ""
 	switch {
-	case step.Reason == "":
 	case step.Guard == DryRun:
 		e.Kind, told = EventFlowWouldRemove, "dry run: "+string(step.Reason)
 	case step.Guard == ReadersMapped:
@@ -316,37 +300,37 @@ func (l *Ledger) tellFlow(f *Facts, r *flowRecord, step *FlowStep, out *Outcome)
 	r.told = told
 }
 
-func (l *Ledger) rebuilds(f *Facts, k Key, r *flowRecord, step *FlowStep, on FlowOnDisk, onDisk bool, out *Outcome) {
-	inode := uint64(0)
-	if onDisk {
-		inode = on.Inode
-	}
+func (l *Ledger) rebuilds(f *Facts, r *flowRecord, step *FlowStep, out *Outcome) {
 	var rebuilt *Rebuild
-	r.rebuilds, rebuilt = r.rebuilds.Step(inode, f.Now)
+	r.rebuilds, rebuilt = r.rebuilds.Step(step.Inode, f.Now)
 	step.Rebuilds = r.rebuilds
 	if rebuilt != nil {
 		out.add(Event{
-			Kind: EventRebuilt, Key: k, Peer: step.Peer, Reason: rebuilt.Reason,
+			Kind: EventRebuilt, Key: r.key, Peer: step.Peer, Reason: rebuilt.Reason,
 			Rebuilds: rebuilt.Count, OldInode: rebuilt.OldInode, Inode: rebuilt.NewInode,
 		})
 	}
 }
 
-func (l *Ledger) health(f *Facts, k Key, r *flowRecord, step *FlowStep, on FlowOnDisk, offer Offer, hold, settled bool, out *Outcome) {
-	peer := f.Peers[step.Peer]
+func (l *Ledger) health(f *Facts, r *flowRecord, step *FlowStep, peer *PeerFacts, hold, settled bool, out *Outcome) {
 	var change HealthChange
 	staleSince := r.health.last.StaleSince
 	gone := r.rebuilds.Gone()
 	if gone == "" && step.State == FlowNoSpace {
 		gone = Reason(FlowNoSpace) // it never was there
 	}
-	r.health, step.Health, change = r.health.Step(HealthFacts{
-		OnDisk: step.OnDisk, Inode: on.Inode, Head: on.Head, Rate: on.Rate, Gone: gone,
-		Demand: f.Demand[k], Hold: hold, PeerUp: peer.Up && (offer.Host != "" || !peer.CountsAsDown), LinkUp: peer.LinkUp,
+	offer := &r.seen.offer
+	facts := HealthFacts{
+		OnDisk: step.OnDisk, Inode: step.Inode, Gone: gone,
+		Demand: r.seen.demand, Hold: hold, PeerUp: peer.Up && (offer.Host != "" || !peer.CountsAsDown), LinkUp: peer.LinkUp,
 		Offered: offer.Host != "", Settled: settled, OriginActive: offer.Active, OriginLive: offer.Live,
 		OriginHead: offer.Head, PolledAt: offer.PolledAt, StaleAfter: f.StaleAfter,
-	}, f.Now, f.TAI)
-	e := Event{Key: k, Peer: step.Peer, Health: step.Health, StaleAfter: f.StaleAfter}
+	}
+	if r.seen.on != nil {
+		facts.Head, facts.Rate = r.seen.on.Head, r.seen.on.Rate
+	}
+	r.health, step.Health, change = r.health.Step(facts, f.Now, f.TAI)
+	e := Event{Key: r.key, Peer: step.Peer, Health: step.Health, StaleAfter: f.StaleAfter}
 	switch change {
 	case BecameStale:
 		e.Kind = EventStale
@@ -358,15 +342,14 @@ func (l *Ledger) health(f *Facts, k Key, r *flowRecord, step *FlowStep, on FlowO
 }
 
 // forget drops what need not be remembered; onDisk has the domains on disk.
-func (l *Ledger) forget(f *Facts, onDisk map[string]string) {
-	for k, r := range l.flows {
-		if r.onDisk || !r.rebuilds.Forgettable(f.Now) || r.holds(f) {
-			continue
+func (l *Ledger) forget(f *Facts, onDisk map[string]bool) {
+	kept := slices.DeleteFunc(l.sorted, func(r *flowRecord) bool {
+		if r.onDisk || r.seen.offered || r.holds(f) || !r.rebuilds.Forgettable(f.Now) {
+			return false
 		}
-		if _, offered := f.Offers[k]; !offered {
-			delete(l.flows, k)
-			l.sorted = nil
-		}
-	}
+		delete(l.flows, r.key)
+		return true
+	})
+	l.sorted = kept
 	maps.DeleteFunc(l.domains, func(id string, _ *domainRecord) bool { _, there := onDisk[id]; return !there })
 }

@@ -3,15 +3,11 @@ package mirror
 import "time"
 
 // domain decides about one mirror domain.
-func (l *Ledger) domain(f *Facts, d DomainOnDisk, wants DomainFacts, out *Outcome) DomainStep {
+func (l *Ledger) domain(f *Facts, d *DomainOnDisk, wants DomainFacts, out *Outcome) DomainStep {
 	r := l.domains[d.DomainID]
 	if r == nil {
 		r = &domainRecord{}
 		l.domains[d.DomainID] = r
-	}
-	keys := make([]Key, 0, len(d.Flows))
-	for _, on := range d.Flows {
-		keys = append(keys, on.Key)
 	}
 	facts := wants
 	facts.Local, facts.Listed, facts.Source = f.LocalDomains[d.DomainID], f.listed(d.DomainID), f.sightOf(d.SourceHost)
@@ -24,8 +20,16 @@ func (l *Ledger) domain(f *Facts, d DomainOnDisk, wants DomainFacts, out *Outcom
 	if !r.idleSince.IsZero() {
 		facts.IdleFor = age(f.Now, r.idleSince)
 	}
-	readers := f.Readers.DomainFacts(d.DomainID, keys)
+	var readers ReaderFacts
 	v := JudgeDomain(facts, f.around(), readers)
+	if v.Guard == ReadersUnknown { // only then do they matter
+		keys := make([]Key, len(d.Flows))
+		for i := range d.Flows {
+			keys[i] = d.Flows[i].Key
+		}
+		readers = f.Readers.DomainFacts(d.DomainID, keys)
+		v = JudgeDomain(facts, f.around(), readers)
+	}
 	if v.Go() && f.tooSoon(r.refused) {
 		v.Guard = ReadersUnknown
 	}
@@ -41,38 +45,31 @@ func (l *Ledger) domain(f *Facts, d DomainOnDisk, wants DomainFacts, out *Outcom
 // wants says what wants a flow of each domain: the Demand, Hold and LiveEager of
 // its facts. A live origin is one that eager mode keeps a mirror of: one with a
 // writer. A writer without a signal counts, else its mirror would be removed and
-// made again every MIRROR_IDLE_GRACE_S.
-func (l *Ledger) wants(f *Facts) map[string]DomainFacts {
+// made again every MIRROR_IDLE_GRACE_S. A flow of elsewhere's domains is wanted too.
+func (l *Ledger) wants(f *Facts, elsewhere map[string]bool) map[string]DomainFacts {
 	all := make(map[string]DomainFacts, len(f.OnDisk))
-	for k, wanted := range f.Demand {
-		if facts := all[k.DomainID]; wanted && !facts.Demand {
-			facts.Demand = true
-			all[k.DomainID] = facts
+	for i := 0; i < len(l.sorted); {
+		id := l.sorted[i].key.DomainID
+		var facts DomainFacts
+		for ; i < len(l.sorted) && l.sorted[i].key.DomainID == id; i++ {
+			r := l.sorted[i]
+			facts.Demand = facts.Demand || r.seen.demand
+			facts.Hold = facts.Hold || r.holds(f)
+			facts.LiveEager = facts.LiveEager ||
+				f.Eager && (r.seen.offer.Live || r.seen.offer.Active) && !f.Filter.Excludes(r.key)
 		}
+		all[id] = facts
 	}
-	for k, r := range l.flows {
-		if !r.holds(f) {
-			continue
-		}
-		if facts := all[k.DomainID]; !facts.Hold {
-			facts.Hold = true
-			all[k.DomainID] = facts
-		}
-	}
-	if !f.Eager {
-		return all
-	}
-	for k, offer := range f.Offers {
-		if facts := all[k.DomainID]; !facts.LiveEager && (offer.Live || offer.Active) && !f.Filter.Excludes(k) {
-			facts.LiveEager = true
-			all[k.DomainID] = facts
-		}
+	for id := range elsewhere {
+		facts := all[id]
+		facts.Demand = true
+		all[id] = facts
 	}
 	return all
 }
 
 // tellDomain reports a removal that is refused or only rehearsed, once a change.
-func (l *Ledger) tellDomain(f *Facts, r *domainRecord, d DomainOnDisk, v DomainVerdict, readers ReaderFacts, out *Outcome) {
+func (l *Ledger) tellDomain(f *Facts, r *domainRecord, d *DomainOnDisk, v DomainVerdict, readers ReaderFacts, out *Outcome) {
 	e := Event{Key: Key{DomainID: d.DomainID}, Peer: d.SourceHost, Path: d.Path, Reason: v.Reason}
 	told := ""
 	switch {

@@ -1,6 +1,9 @@
 package mirror
 
-import "time"
+import (
+	"sort"
+	"time"
+)
 
 // FlowStep is what one pass decided about one flow.
 type FlowStep struct {
@@ -37,4 +40,13 @@ type Outcome struct {
 	Domains []DomainStep
 	Events  []Event
 	Stale   int // mirror flows that are stale
+}
+
+// Flow gives what the pass decided about a flow, nil when it did not look at it.
+func (o *Outcome) Flow(k Key) *FlowStep {
+	i := sort.Search(len(o.Flows), func(i int) bool { return compareKeys(o.Flows[i].Key, k) >= 0 })
+	if i == len(o.Flows) || o.Flows[i].Key != k {
+		return nil
+	}
+	return &o.Flows[i]
 }
