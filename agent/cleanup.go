@@ -80,7 +80,7 @@ func (a *Agent) logInTheWay(p plan) {
 	var now map[string]bool
 	for i := range p.Outcome.Flows {
 		s := &p.Outcome.Flows[i]
-		if _, offered := p.Offers[s.Key]; !offered || now[s.DomainID] || !p.Facts.Foreign[s.DomainID] || p.Facts.Filter.Excludes(s.Key) {
+		if _, offered := p.offer(s.Key); !offered || now[s.DomainID] || !p.Facts.Foreign[s.DomainID] || p.Facts.Filter.Excludes(s.Key) {
 			continue
 		}
 		if now == nil {

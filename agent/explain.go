@@ -227,7 +227,7 @@ func (a *Agent) explainable(domainID string, flow uuid.UUID) explainFacts {
 	cfg := a.store.Config()
 	view := a.view.load()
 	f := explainFacts{
-		HostID: cfg.HostID, Key: mirror.Key{DomainID: domainID, FlowID: flow}, Passed: view.plan.Offers != nil,
+		HostID: cfg.HostID, Key: mirror.Key{DomainID: domainID, FlowID: flow}, Passed: view.plan.index != nil,
 		NMOSOff: a.nmos == nil, TAIOffset: a.tai, Receivers: view.facts.Receivers, Peers: view.facts.Peers,
 		Routes: a.routes(cfg, view.facts.Peers), Plan: view.plan, Lag: map[pullKey]flowLag{},
 	}

@@ -91,7 +91,7 @@ func (f *explainFacts) explainReceiver(c *chain) {
 // explainOrigin says who has the flow and whether it is written, and gives the
 // host.
 func (f *explainFacts) explainOrigin(c *chain) (host string) {
-	if o, have := f.Plan.Offers[f.Key]; have {
+	if o, have := f.Plan.offer(f.Key); have {
 		f.explainOffer(c, o)
 		return o.Source
 	}
@@ -260,7 +260,7 @@ func (f *explainFacts) explainPull(c *chain) {
 	}
 	moved := fmt.Sprintf("%d grains or transfers, %d restarts", v.Grains, v.Restarts)
 	peer := f.peer(v.Key.Peer)
-	o, offered := f.Plan.Offers[f.Key]
+	o, offered := f.Plan.offer(f.Key)
 	written := offered && o.Flow.Live
 	switch {
 	case v.State == stateLinkDown:
@@ -304,8 +304,9 @@ func (f *explainFacts) explainMirror(c *chain, host string) {
 		c.bad(stepMirror, "Change MIRROR_EXCLUDE_DOMAINS, MIRROR_EXCLUDE_FLOWS, MIRROR_INCLUDE_DOMAINS or MIRROR_INCLUDE_FLOWS.",
 			"The filter of this host excludes the flow.")
 	case step != nil && step.State == mirror.FlowNoSpace:
+		need, _ := facts.Offer(f.Key)
 		c.bad(stepMirror, "Enlarge the tmpfs, exclude flows that are not needed, or lower TMPFS_RESERVE_MB.",
-			"insufficient_space: the mirror needs %d MiB, %d MiB are free, and %d MiB have to stay free.", mib(facts.Offers[f.Key].NeedBytes), mib(facts.FreeBytes), facts.ReserveMB)
+			"insufficient_space: the mirror needs %d MiB, %d MiB are free, and %d MiB have to stay free.", mib(need.NeedBytes), mib(facts.FreeBytes), facts.ReserveMB)
 	case f.MirrorError != "" && (step == nil || !step.OnDisk):
 		c.bad(stepMirror, mirrorRemedy(f.MirrorError), "The mirror cannot be made: %s.", f.MirrorError)
 	case step == nil || !step.OnDisk:
@@ -354,7 +355,7 @@ func (f *explainFacts) explainHealth(c *chain, step *mirror.FlowStep, host strin
 // lateness is the lag of the flow and the most that its ring can take: half of
 // its length, and never below 100 ms.
 func (f *explainFacts) lateness() (late, limit time.Duration) {
-	o, have := f.Plan.Offers[f.Key]
+	o, have := f.Plan.offer(f.Key)
 	if !have || o.Flow.GrainRate.Numerator <= 0 || o.Flow.RingDepth == 0 {
 		return 0, 0
 	}

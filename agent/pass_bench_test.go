@@ -116,7 +116,7 @@ func mirroring(tb testing.TB, hosts, flows int) *Agent {
 		a.pass(ctx)
 		a.mirrors.wait()
 		open := 0
-		for k := range a.view.load().plan.Offers {
+		for k := range a.view.load().plan.index {
 			if f, _ := a.mirrors.flow(k); f != nil {
 				open++
 			}

@@ -46,10 +46,27 @@ func (o offer) origin(k mirror.Key) mirror.Origin {
 // facts that the mirror decisions need of it.
 type plan struct {
 	Demand  nmos.Demand
-	Offers  map[mirror.Key]offer
 	Facts   mirror.Facts
 	Chosen  map[nmos.FlowKey]string // the choice that the next plan keeps among equals
 	Outcome mirror.Outcome
+
+	offers []offer
+	index  map[mirror.Key]int // of offers
+}
+
+// offer is the flow as the peer that was chosen for it lists it.
+func (p *plan) offer(k mirror.Key) (offer, bool) {
+	i, offered := p.index[k]
+	if !offered {
+		return offer{}, false
+	}
+	return p.offers[i], true
+}
+
+// active says whether the flow is offered with a writer.
+func (p *plan) active(k mirror.Key) bool {
+	o, offered := p.offer(k)
+	return offered && o.Flow.Active
 }
 
 // makePlan joins the facts. It is pure: the same facts and earlier choice give
@@ -91,30 +108,33 @@ func (p *planner) plan(f passFacts) plan {
 		now.onDisk[i] = f.OnDisk[i].DomainID
 		flows += len(f.OnDisk[i].Flows)
 	}
-	onDisk := make(map[mirror.Key]bool, flows)
+	if p.onDisk == nil {
+		p.onDisk = make(map[mirror.Key]bool, flows)
+	}
+	clear(p.onDisk)
 	for i := range f.OnDisk {
 		for j := range f.OnDisk[i].Flows {
 			if flow := &f.OnDisk[i].Flows[j]; flow.Inode != 0 {
-				onDisk[flow.Key] = true
+				p.onDisk[flow.Key] = true
 			}
 		}
 	}
 	j := p.join(&f, now)
-	facts.Demand, facts.Offers = j.wanted, make(map[mirror.Key]mirror.Offer, len(j.picks))
-	out := plan{Demand: j.demand, Chosen: j.chosen, Offers: make(map[mirror.Key]offer, len(j.picks))}
+	facts.Demand, facts.Offers = j.wanted, make([]mirror.Offer, 0, len(j.picks))
+	out := plan{Demand: j.demand, Chosen: j.chosen, offers: make([]offer, 0, len(j.picks)), index: j.index}
 	for _, chosen := range j.picks {
 		peer := &f.Peers[chosen.peer]
 		domain := &peer.Inventory.Domains[chosen.flow.domain]
 		flow := &domain.Flows[chosen.flow.flow]
 		k := chosen.flow.key
 		o := offer{Source: peer.HostID, Domain: domain, Flow: flow}
-		of := mirror.Offer{Host: peer.HostID, Active: flow.Active, Live: flow.Live, Head: flow.HeadIndex, PolledAt: peer.ReceivedAt}
-		if !onDisk[k] {
+		of := mirror.Offer{Key: k, Host: peer.HostID, Active: flow.Active, Live: flow.Live, Head: flow.HeadIndex, PolledAt: peer.ReceivedAt}
+		if !p.onDisk[k] {
 			of.NeedBytes = p.need(k, o)
 		}
-		out.Offers[k], facts.Offers[k] = o, of
+		out.offers, facts.Offers = append(out.offers, o), append(facts.Offers, of)
 	}
-	p.forget(&facts)
+	p.forget(&facts, j.index)
 	out.Facts = facts
 	return out
 }

@@ -40,16 +40,17 @@ func TestPlanOffersTheChosenOrigin(t *testing.T) {
 		peerWith("c", true, flowOf(flowA, true, true)),
 	}, Receivers: []nmos.Receiver{wants(domA, flowA)}}
 	p := makePlan(f, nil)
-	if got := p.Offers[keyA()].Source; got != "c" {
-		t.Errorf("source %q, want the host that writes now", got)
+	if got, _ := p.offer(keyA()); got.Source != "c" {
+		t.Errorf("source %q, want the host that writes now", got.Source)
 	}
 	if len(p.Demand.Conflicts) != 1 || !p.Facts.Demand[keyA()] {
 		t.Errorf("conflicts %v, demand %v", p.Demand.Conflicts, p.Facts.Demand)
 	}
 	// Among equals the choice stays.
 	f.Peers[0].Inventory.Domains[0].Flows[0].Live = true
-	if got := makePlan(f, p.Chosen).Offers[keyA()].Source; got != "c" {
-		t.Errorf("source %q, want the present choice kept", got)
+	again := makePlan(f, p.Chosen)
+	if got, _ := again.offer(keyA()); got.Source != "c" {
+		t.Errorf("source %q, want the present choice kept", got.Source)
 	}
 }
 
@@ -58,8 +59,8 @@ func TestPlanKeepsTheChoiceOfAPeerThatIsDown(t *testing.T) {
 	p := makePlan(f, nil)
 	f.Peers[0].Up = false
 	down := makePlan(f, p.Chosen)
-	if len(down.Offers) != 0 || !down.Facts.Demand[keyA()] {
-		t.Errorf("offers %v, demand %v", down.Offers, down.Facts.Demand)
+	if len(down.offers) != 0 || !down.Facts.Demand[keyA()] {
+		t.Errorf("offers %v, demand %v", down.offers, down.Facts.Demand)
 	}
 	if down.Chosen[nmos.NewFlowKey(domA, flowA)] != "b" {
 		t.Error("the choice was forgotten while its host is down")
@@ -75,8 +76,8 @@ func TestPlanSpellsDomainIDsAsTheOriginDoes(t *testing.T) {
 	peer.Inventory.Domains[0].ID = spelled
 	p := makePlan(passFacts{Now: t0, Peers: []peers.Peer{peer}, Receivers: []nmos.Receiver{wants(domA, flowA)}}, nil)
 	k := mirror.Key{DomainID: spelled, FlowID: uuid.MustParse(flowA)}
-	if !p.Facts.Demand[k] || p.Offers[k].Source != "b" {
-		t.Errorf("demand %v, offers %v: want both under %s", p.Facts.Demand, p.Offers, spelled)
+	if o, _ := p.offer(k); !p.Facts.Demand[k] || o.Source != "b" {
+		t.Errorf("demand %v, offers %v: want both under %s", p.Facts.Demand, p.offers, spelled)
 	}
 }
 

@@ -20,6 +20,7 @@ type planner struct {
 	listings map[string]*listing     // of the peers that are up, by host id
 	last     joined
 	needs    map[mirror.Key]mirrorNeed
+	onDisk   map[mirror.Key]bool // flows of this pass
 }
 
 // listing is a peer's inventory as a plan uses it. Everything but inv stays as it
@@ -50,6 +51,7 @@ type joined struct {
 	wanted map[mirror.Key]bool
 	chosen map[nmos.FlowKey]string
 	picks  []pick
+	index  map[mirror.Key]int // of picks
 	// settled says that the choice came out as it went in, so that the same facts
 	// give the same again.
 	settled bool
@@ -143,6 +145,10 @@ func (p *planner) join(f *passFacts, now joined) *joined {
 		now.wanted[mirror.Key{DomainID: domain, FlowID: id}] = true
 	}
 	now.choose(p.chosen)
+	now.index = make(map[mirror.Key]int, len(now.picks))
+	for i := range now.picks {
+		now.index[now.picks[i].flow.key] = i
+	}
 	now.settled = maps.Equal(now.chosen, p.chosen)
 	p.chosen, p.last = now.chosen, now
 	return &p.last
@@ -189,11 +195,11 @@ func (p *planner) need(k mirror.Key, o offer) uint64 {
 }
 
 // forget drops what is kept of peers and flows that are not there any more.
-func (p *planner) forget(facts *mirror.Facts) {
+func (p *planner) forget(facts *mirror.Facts, offered map[mirror.Key]int) {
 	if len(p.listings) > len(facts.Peers) {
 		maps.DeleteFunc(p.listings, func(host string, _ *listing) bool { return !facts.Peers[host].Up })
 	}
-	if len(p.needs) > len(facts.Offers) {
-		maps.DeleteFunc(p.needs, func(k mirror.Key, _ mirrorNeed) bool { _, there := facts.Offers[k]; return !there })
+	if len(p.needs) > len(offered) {
+		maps.DeleteFunc(p.needs, func(k mirror.Key, _ mirrorNeed) bool { _, there := offered[k]; return !there })
 	}
 }

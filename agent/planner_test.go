@@ -74,7 +74,7 @@ func TestPlannerForgetsNothingAndKeepsNothing(t *testing.T) {
 			f.OnDisk = []mirror.DomainOnDisk{{DomainID: key.DomainID, Flows: []mirror.FlowOnDisk{{Key: key, Inode: uint64(random.IntN(2))}}}}
 		}
 		got, want := p.plan(f), makePlan(f, chosen)
-		if !reflect.DeepEqual(got.Offers, want.Offers) || !reflect.DeepEqual(got.Chosen, want.Chosen) ||
+		if !reflect.DeepEqual(got.offers, want.offers) || !reflect.DeepEqual(got.index, want.index) || !reflect.DeepEqual(got.Chosen, want.Chosen) ||
 			!reflect.DeepEqual(got.Demand, want.Demand) || !reflect.DeepEqual(got.Facts, want.Facts) {
 			t.Fatalf("step %d: the planner gives\n%+v\nand one without a past\n%+v", step, got, want)
 		}

@@ -169,8 +169,8 @@ func (a *Agent) pass(ctx context.Context) {
 			a.sweepSources(facts.Peers, routes)
 			a.lookAtLanes(facts.Now)
 		})
-		a.restartInPlace(ctx, facts.Now)
 		a.root.look(facts.Now, a.log)
+		a.restartInPlace(ctx, facts.Now)
 		a.reportQueuePairs(cfg)
 		a.publish(cfg, facts, p)
 	})
@@ -202,7 +202,7 @@ func (a *Agent) ensureMirrors(ctx context.Context, p plan, facts passFacts) {
 		if step.Do != mirror.Ensure {
 			continue
 		}
-		o, offered := p.Offers[k]
+		o, offered := p.offer(k)
 		if !offered {
 			continue
 		}
@@ -249,7 +249,7 @@ func (a *Agent) steerPulls(ctx context.Context, p plan, facts passFacts, routes 
 			continue
 		}
 		k := step.Key
-		if o, offered := p.Offers[k]; offered {
+		if o, offered := p.offer(k); offered {
 			delete(a.loop.inactive, k)
 			key := pullKey{Peer: o.Source, Domain: k.DomainID, Flow: k.FlowID}
 			wishes[key] = a.wishFor(key, byHost[o.Source], routes[o.Source], true)
@@ -257,7 +257,7 @@ func (a *Agent) steerPulls(ctx context.Context, p plan, facts passFacts, routes 
 	}
 	for key := range a.loop.pulls {
 		if _, have := wishes[key]; !have && a.goesOn(key, p, byHost[key.Peer], facts) {
-			wishes[key] = a.wishFor(key, byHost[key.Peer], routes[key.Peer], p.Offers[key.mirror()].active())
+			wishes[key] = a.wishFor(key, byHost[key.Peer], routes[key.Peer], p.active(key.mirror()))
 		}
 	}
 	busy := map[mirror.Key]bool{} // flows whose writer another pull still uses
@@ -304,7 +304,7 @@ func (a *Agent) goesOn(key pullKey, p plan, peer *peers.Peer, facts passFacts) b
 	if peer == nil || !p.Facts.Demand[k] {
 		return false
 	}
-	if o, offered := p.Offers[k]; offered && (o.Source != key.Peer || o.Flow.Active) {
+	if o, offered := p.offer(k); offered && (o.Source != key.Peer || o.Flow.Active) {
 		return false // another origin was chosen, or the plan has its reasons
 	}
 	if !peer.Up {
@@ -317,8 +317,6 @@ func (a *Agent) goesOn(key pullKey, p plan, peer *peers.Peer, facts passFacts) b
 	}
 	return facts.Now.Sub(since) <= facts.Settings.Grace
 }
-
-func (o offer) active() bool { return o.Flow != nil && o.Flow.Active }
 
 func controlURL(p *peers.Peer) string {
 	if p == nil {

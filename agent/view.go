@@ -51,7 +51,7 @@ func (v *passView) lagFacts(d *destinationView) lagFacts {
 	f := lagFacts{
 		BatchSamples: d.BatchSamples, MirrorHead: d.headNow(), HasGrain: d.HasHead, HeadMovedAt: d.HeadMovedAt, OriginSilent: d.OriginSilent,
 	}
-	if o, offered := v.plan.Offers[d.Key.mirror()]; offered {
+	if o, offered := v.plan.offer(d.Key.mirror()); offered {
 		f.Rate = mxl.Rational{Numerator: o.Flow.GrainRate.Numerator, Denominator: o.Flow.GrainRate.Denominator}
 		f.Continuous, f.OriginActive = o.Flow.Continuous(), o.Flow.Active
 	}

@@ -32,6 +32,7 @@ type PeerFacts struct {
 // Offer is an origin flow that an up peer lists; where several do, that of the
 // peer that was chosen.
 type Offer struct {
+	Key
 	Host      string
 	Active    bool // a writer holds it
 	Live      bool
@@ -54,7 +55,7 @@ type Facts struct {
 	LocalDomains map[string]bool // domains whose origin is on this node
 	Foreign      map[string]bool // domain ids whose mirror directory is not ours (ErrForeign)
 	Peers        map[string]PeerFacts
-	Offers       map[Key]Offer
+	Offers       []Offer
 	Demand       map[Key]bool // a receiver on this host wants the flow
 	OnDisk       []DomainOnDisk
 	Readers      *ReaderReport
@@ -77,6 +78,15 @@ func listingsOf(peers map[string]PeerFacts) listings {
 		}
 	}
 	return out
+}
+
+// Offer gives the offer of a flow.
+func (f *Facts) Offer(k Key) (o Offer, offered bool) {
+	i := slices.IndexFunc(f.Offers, func(o Offer) bool { return o.Key == k })
+	if i < 0 {
+		return Offer{}, false
+	}
+	return f.Offers[i], true
 }
 
 // around gives what every removal depends on.

@@ -16,6 +16,7 @@ type Ledger struct {
 	flows   map[Key]*flowRecord
 	sorted  []*flowRecord // of flows, by key; nil when one came or went
 	domains map[string]*domainRecord
+	nobodys Offer     // stands for the offer of a flow that nobody offers
 	now     time.Time // of the last pass
 }
 
@@ -217,7 +218,7 @@ func (r *flowRecord) holds(f *Facts) bool {
 }
 
 func (s *FlowStep) plan(f *Facts, r *flowRecord, d *surroundingDomain, peerUp, hold bool) {
-	offer := &r.seen.offer
+	offer := r.seen.offer
 	plan := PlanFlow(FlowFacts{
 		Local: d.local, Foreign: d.foreign,
 		Excluded: f.Filter.Excludes(s.Key), PeerUp: peerUp, Offered: r.seen.offered,
@@ -319,7 +320,7 @@ func (l *Ledger) health(f *Facts, r *flowRecord, step *FlowStep, peer *PeerFacts
 	if gone == "" && step.State == FlowNoSpace {
 		gone = Reason(FlowNoSpace) // it never was there
 	}
-	offer := &r.seen.offer
+	offer := r.seen.offer
 	facts := HealthFacts{
 		OnDisk: step.OnDisk, Inode: step.Inode, Gone: gone,
 		Demand: r.seen.demand, Hold: hold, PeerUp: peer.Up && (offer.Host != "" || !peer.CountsAsDown), LinkUp: peer.LinkUp,

@@ -8,7 +8,7 @@ import (
 // sighting is what one pass finds about a flow. A pass has thousands of flows and
 // comes several times a second, so it asks the maps of its facts once for each.
 type sighting struct {
-	offer   Offer
+	offer   *Offer // never nil
 	offered bool
 	demand  bool
 	on      *FlowOnDisk // nil: not on disk, or without a data file
@@ -18,11 +18,11 @@ type sighting struct {
 // It gives the domains of which a flow is wanted that is nowhere.
 func (l *Ledger) look(f *Facts) (elsewhere map[string]bool) {
 	for _, r := range l.flows {
-		r.seen = sighting{}
+		r.seen = sighting{offer: &l.nobodys}
 	}
-	for k, o := range f.Offers {
-		r := l.meet(k)
-		r.seen.offer, r.seen.offered = o, true
+	for i := range f.Offers {
+		r := l.meet(f.Offers[i].Key)
+		r.seen.offer, r.seen.offered = &f.Offers[i], true
 	}
 	for i := range f.OnDisk {
 		for j := range f.OnDisk[i].Flows {
@@ -52,7 +52,7 @@ func (l *Ledger) look(f *Facts) (elsewhere map[string]bool) {
 func (l *Ledger) meet(k Key) *flowRecord {
 	r := l.flows[k]
 	if r == nil {
-		r = &flowRecord{key: k}
+		r = &flowRecord{key: k, seen: sighting{offer: &l.nobodys}}
 		l.flows[k], l.sorted = r, nil
 	}
 	return r

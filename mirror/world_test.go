@@ -164,7 +164,7 @@ func (w *world) offers() (map[Key]Offer, map[Key]Origin) {
 	for _, host := range slices.Sorted(maps.Keys(w.peers)) {
 		p := w.peers[host]
 		for k, f := range p.seen {
-			offer := Offer{Host: host, Active: f.active, Live: f.live, Head: &f.head, PolledAt: p.at}
+			offer := Offer{Key: k, Host: host, Active: f.active, Live: f.live, Head: &f.head, PolledAt: p.at}
 			if old, found := offers[k]; found && rank(old) >= rank(offer) {
 				continue
 			}
@@ -209,7 +209,7 @@ func (w *world) pass() {
 	}
 	w.facts = Facts{
 		Now: w.now, TAI: w.tai(), Started: w.started, Settings: w.set, NMOS: w.nmos, RegistryAnswers: w.registry,
-		LocalDomains: w.local, Peers: peers, Offers: offers, Demand: w.demand, OnDisk: onDisk,
+		LocalDomains: w.local, Peers: peers, Offers: slices.Collect(maps.Values(offers)), Demand: w.demand, OnDisk: onDisk,
 		Readers: w.report, FreeBytes: w.free,
 	}
 	w.out = w.books.Pass(w.facts)
