@@ -31,6 +31,10 @@ const (
 	deafCount   = 10
 )
 
+// A pass comes every second while nothing moves: in this time there are enough of
+// them for a 99th percentile that is not the worst one.
+const steadySpan = 150 * time.Second
+
 // The limits.
 const (
 	limitMetrics = 20.0 // ms
@@ -65,6 +69,7 @@ type result struct {
 	Clients       int     `json:"sse_clients"`
 	DeafClients   int     `json:"sse_clients_that_never_read"`
 	SteadySeconds float64 `json:"steady_seconds"`
+	Passes        int     `json:"passes"` // in that time
 	LoadAverage   string  `json:"load_average"` // of this machine meanwhile
 	// OthersPercent is what other processes used of this machine's processors
 	// meanwhile. Above busyPercent the times are not judged, the processor times
@@ -76,7 +81,7 @@ type result struct {
 }
 
 func main() {
-	steady := flag.Duration("steady", 20*time.Second, "how `long` the steady state is watched")
+	steady := flag.Duration("steady", steadySpan, "how `long` the steady state is watched")
 	program := flag.String("agent", "build/bin/mxl-fabrics-agent", "the `program` that is measured")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
@@ -205,6 +210,7 @@ func steadyState(ctx context.Context, a *measured.Agent, span time.Duration, r *
 	}
 	r.SteadySeconds = wall.Seconds()
 	r.CPUCorePercent = 100 * (cpuAfter - cpu).Seconds() / wall.Seconds()
+	r.Passes = int(after[0].Count() - passes[0].Count())
 	r.PassP99MS, r.PassMeanMS = after[0].Since(passes[0])
 	r.PassCPUP99MS, r.PassCPUMeanMS = after[1].Since(passes[1])
 	return nil

@@ -54,6 +54,9 @@ func (a *Agent) Work(ctx context.Context, works ...string) ([]Histogram, error) 
 	return list, nil
 }
 
+// Count is how many were observed.
+func (h Histogram) Count() float64 { return h.counts[len(h.counts)-1] }
+
 // Since is the 99th percentile, interpolated inside its bucket, and the mean of
 // what was observed after before, in milliseconds.
 func (h Histogram) Since(before Histogram) (p99, mean float64) {
