@@ -69,7 +69,7 @@ type result struct {
 	Clients       int     `json:"sse_clients"`
 	DeafClients   int     `json:"sse_clients_that_never_read"`
 	SteadySeconds float64 `json:"steady_seconds"`
-	Passes        int     `json:"passes"` // in that time
+	Passes        int     `json:"passes"`       // in that time
 	LoadAverage   string  `json:"load_average"` // of this machine meanwhile
 	// OthersPercent is what other processes used of this machine's processors
 	// meanwhile. Above busyPercent the times are not judged, the processor times
