@@ -22,10 +22,6 @@ type mirrorRoom interface {
 	RebuildFlow(ctx context.Context, k mirror.Key) (mirror.Rebuilt, error)
 }
 
-// setupsAtOnce bounds how many mirror flows, or targets, are made at the same
-// time: making one allocates a whole ring, and fifty at once starve the host.
-const setupsAtOnce = 4
-
 // mirrorDeeds makes and removes mirrors beside the reconcile loop, one deed a
 // flow or domain at a time.
 type mirrorDeeds struct {
@@ -40,11 +36,11 @@ type mirrorDeeds struct {
 	// blocked tells it why a removal failed; empty when readers refused it.
 	blocked func(k mirror.Key, why string)
 	// full tells it whether a flow was not made for want of space.
-	full  func(mirror.Key, bool)
-	wake  func()
-	now   func() time.Time
-	slots chan struct{}
-	wg    sync.WaitGroup
+	full   func(mirror.Key, bool)
+	wake   func()
+	now    func() time.Time
+	places *places
+	wg     sync.WaitGroup
 
 	mu     sync.Mutex
 	busy   map[mirror.Key]bool
@@ -56,7 +52,7 @@ type mirrorDeeds struct {
 
 func newMirrorDeeds(room mirrorRoom, log *slog.Logger) *mirrorDeeds {
 	return &mirrorDeeds{
-		room: room, log: log, now: time.Now, slots: make(chan struct{}, setupsAtOnce), losses: map[mirror.Key]mirrorLoss{},
+		room: room, log: log, now: time.Now, places: newPlaces(setupsAtOnce), losses: map[mirror.Key]mirrorLoss{},
 		busy: map[mirror.Key]bool{}, held: map[mirror.Key]*mirror.Flow{}, gens: map[mirror.Key]uint64{}, failed: map[mirror.Key]string{},
 	}
 }
@@ -99,14 +95,16 @@ func (m *mirrorDeeds) set(k mirror.Key, f *mirror.Flow) {
 }
 
 // start begins a deed on k and says whether it did: not while another one is at
-// work on the flow or its domain.
-func (m *mirrorDeeds) start(ctx context.Context, k mirror.Key, deed func(context.Context)) bool {
+// work on the flow or its domain. It waits for its turn among those for peer, which is
+// empty for what is done for this host itself.
+func (m *mirrorDeeds) start(ctx context.Context, k mirror.Key, peer string, deed func(context.Context)) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.busy[k] || m.busy[mirror.Key{DomainID: k.DomainID}] || (k.FlowID == uuid.Nil && m.busyIn(k.DomainID)) {
 		return false
 	}
 	m.busy[k] = true
+	place := m.places.ask(peer)
 	m.wg.Go(func() {
 		defer m.wake()
 		defer func() {
@@ -114,13 +112,12 @@ func (m *mirrorDeeds) start(ctx context.Context, k mirror.Key, deed func(context
 			delete(m.busy, k)
 			m.mu.Unlock()
 		}()
+		defer place.leave()
 		select {
-		case m.slots <- struct{}{}:
-			defer func() { <-m.slots }()
+		case <-place.ready:
+			deed(ctx)
 		case <-ctx.Done():
-			return
 		}
-		deed(ctx)
 	})
 	return true
 }
@@ -142,7 +139,7 @@ func (m *mirrorDeeds) ensure(ctx context.Context, o mirror.Origin) bool {
 	if m.resting(o.Key) {
 		return false
 	}
-	return m.start(ctx, o.Key, func(ctx context.Context) {
+	return m.start(ctx, o.Key, o.SourceHost, func(ctx context.Context) {
 		f, created, err := m.room.EnsureFlow(o)
 		var differs *mirror.DiffersError
 		if errors.As(err, &differs) {
@@ -169,7 +166,7 @@ func (m *mirrorDeeds) ensure(ctx context.Context, o mirror.Origin) bool {
 
 // removeFlow removes one mirror flow. done hears how it went.
 func (m *mirrorDeeds) removeFlow(ctx context.Context, k mirror.Key, reason mirror.Reason, missing time.Duration, done func(error)) {
-	m.start(ctx, k, func(ctx context.Context) {
+	m.start(ctx, k, "", func(ctx context.Context) {
 		m.halt(k)
 		m.note(k, reason)
 		removal, err := m.room.RemoveFlow(ctx, k, reason)
@@ -190,7 +187,7 @@ func (m *mirrorDeeds) removeFlow(ctx context.Context, k mirror.Key, reason mirro
 // went; it is not called when another deed is at work, and the answer is false.
 func (m *mirrorDeeds) removeDomain(ctx context.Context, domainID string, flows []mirror.Key, reason mirror.Reason, done func(mirror.Removal, error)) bool {
 	k := mirror.Key{DomainID: domainID}
-	return m.start(ctx, k, func(ctx context.Context) {
+	return m.start(ctx, k, "", func(ctx context.Context) {
 		m.halt(k)
 		for _, f := range flows {
 			m.note(f, reason.ForFlow())
@@ -235,7 +232,7 @@ func obstacle(err error) string {
 // rebuildFlow makes a mirror flow anew from its own definition, readers or not.
 // done hears how it went; it is not called when the answer is false.
 func (m *mirrorDeeds) rebuildFlow(ctx context.Context, k mirror.Key, done func(mirror.Rebuilt, error)) bool {
-	return m.start(ctx, k, func(ctx context.Context) {
+	return m.start(ctx, k, "", func(ctx context.Context) {
 		m.halt(k)
 		m.note(k, mirror.TestHook)
 		rebuilt, err := m.room.RebuildFlow(ctx, k)

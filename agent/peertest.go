@@ -69,9 +69,10 @@ func (a *Agent) tryPeer(ctx context.Context, host string) peerTest {
 	}
 	// Each test takes a target of its own; as many at once as replications set
 	// theirs up.
+	place := a.pullDeps.setups.ask(host)
+	defer place.leave()
 	select {
-	case a.pullDeps.setups <- struct{}{}:
-		defer func() { <-a.pullDeps.setups }()
+	case <-place.ready:
 	case <-ctx.Done():
 		out.Error = ctx.Err().Error()
 		return out

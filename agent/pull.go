@@ -80,7 +80,7 @@ type pullDeps struct {
 	ports *portPool
 	// setups bounds how many targets are set up at once, so that a start with
 	// fifty flows does not exhaust the host.
-	setups chan struct{}
+	setups *places
 	// ended gets the last counts of a target that has gone.
 	ended func(key pullKey, lane string, provider fabrics.Provider, continuous bool, st fabrics.TargetStats)
 	// phase counts how long a phase of the set-up took: target_setup, handshake,
@@ -117,6 +117,7 @@ type pull struct {
 	lastError   string
 	lastSetup   string // the set-up failure last logged
 	failed      bool   // the last deed failed
+	halted      bool   // in the middle of a step, which was broken off
 	grains      uint64 // of the present lane
 	counted     laneCounts
 	errors      uint64
@@ -215,9 +216,7 @@ func (p *pull) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case reply := <-p.halts:
-			p.dropLane()
-			p.publish()
-			close(reply)
+			p.letGo(reply)
 			continue
 		case <-p.wake:
 		}
@@ -244,6 +243,10 @@ func (p *pull) steps(ctx context.Context) bool {
 		}
 		if ctx.Err() != nil {
 			return true
+		}
+		if p.halted { // the next wish knows what becomes of the mirror
+			p.halted = false
+			break
 		}
 	}
 	p.observe()

@@ -114,7 +114,7 @@ func newPullBench(t *testing.T) *pullBench {
 			defer b.mu.Unlock()
 			b.lost = append(b.lost, generation)
 		},
-		ports: newPortPool(23500, 2), setups: make(chan struct{}, 1),
+		ports: newPortPool(23500, 2), setups: newPlaces(1),
 		ended: func(pullKey, string, fabrics.Provider, bool, fabrics.TargetStats) {}, phase: func(string, time.Duration) {}, now: time.Now, log: slog.New(slog.DiscardHandler),
 	})
 	ctx, cancel := context.WithCancel(t.Context())

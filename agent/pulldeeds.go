@@ -84,7 +84,9 @@ func (p *pull) tellSource(ctx context.Context, w *pullWish) {
 	if p.replication == "" || w.ControlURL == "" {
 		return
 	}
-	if err := p.deps.release(ctx, w.ControlURL, p.replication, p.deps.hostID); err != nil {
+	var err error
+	p.call(ctx, func(ctx context.Context) { err = p.deps.release(ctx, w.ControlURL, p.replication, p.deps.hostID) })
+	if err != nil {
 		p.deps.log.Debug("release_not_heard", "peer", p.key.Peer, "replication_id", p.replication, "error", err)
 	}
 }
@@ -97,10 +99,9 @@ func (p *pull) fail(err error) {
 }
 
 func (p *pull) setUp(ctx context.Context, w *pullWish) {
-	select {
-	case p.deps.setups <- struct{}{}:
-		defer func() { <-p.deps.setups }()
-	case <-ctx.Done():
+	place := p.deps.setups.ask(p.key.Peer)
+	defer place.leave()
+	if w = p.turn(ctx, place, w); w == nil {
 		return
 	}
 	began := p.deps.now()
@@ -184,11 +185,14 @@ func (p *pull) post(ctx context.Context, w *pullWish) {
 		p.fail(errors.New("peer has no control url"))
 		return
 	}
-	answer, err := p.deps.ask(ctx, w.ControlURL, peers.ReplicationRequest{
+	req := peers.ReplicationRequest{
 		DomainID: p.key.Domain, FlowID: p.key.Flow.String(), DestHostID: p.deps.hostID, DestBootID: p.deps.bootID,
 		TargetInfo: p.lane.Info().String(),
-	})
-	if ctx.Err() != nil {
+	}
+	var answer peers.ReplicationAnswer
+	var err error
+	p.call(ctx, func(ctx context.Context) { answer, err = p.deps.ask(ctx, w.ControlURL, req) })
+	if ctx.Err() != nil || p.halted {
 		return
 	}
 	if err != nil {
