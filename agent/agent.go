@@ -134,7 +134,7 @@ func New(store *config.Store, log *slog.Logger) (*Agent, error) {
 		hostID: cfg.HostID, bootID: a.bootID, open: a.late.target(a.openTarget), ask: a.client.Replicate, release: a.client.Release,
 		usable: a.mirrors.usable,
 		ports:  newPortPool(cfg.FabricPortBase, cfg.FabricPortCount), setups: newPlaces(setupsAtOnce),
-		ended: a.targetEnded, lost: a.mirrors.lose, phase: a.page.Setup, now: time.Now, log: log,
+		ended: a.targetEnded, lost: a.mirrors.lose, away: a.root.away, phase: a.page.Setup, now: time.Now, log: log,
 	}
 	a.hub = httpapi.NewHub(log)
 	host, _ := os.Hostname()

@@ -185,7 +185,7 @@ func TestRestartStep(t *testing.T) {
 		{"quiet from the start", restartFacts{Visible: late}, true, ""},
 		{"quiet for long", restartFacts{Visible: late, MovedAt: now.Add(-restartQuiet)}, true, ""},
 		{"a flow runs", restartFacts{Visible: late, MovedAt: now.Add(-restartQuiet + 1)}, false, "flows are running"},
-		{"just restarted", restartFacts{Visible: late, Last: now.Add(-restartEvery + 1)}, false, "the last restart in place was less than 1m0s ago"},
+		{"just restarted", restartFacts{Visible: late, Last: now.Add(-restartEvery + 1)}, false, "the last restart in place was less than a minute ago"},
 		{"restarted before the clock was set back", restartFacts{Visible: late, Last: now.Add(time.Hour)}, true, ""},
 		{"restarted before", restartFacts{Visible: late, Last: now.Add(-restartEvery)}, true, ""},
 		{"restarted before, a flow runs", restartFacts{Visible: late, Last: now.Add(-restartEvery), MovedAt: now}, false, "flows are running"},
@@ -199,7 +199,7 @@ func TestRestartStep(t *testing.T) {
 }
 
 func TestRestartIsHandedOver(t *testing.T) {
-	given := Restart{Count: 3, At: time.Unix(1_000_000, 5).UTC(), Addresses: []string{"192.0.2.1", "2001:db8::1"}}
+	given := Restart{Count: 3, At: time.Unix(1_000_000, 5).UTC(), Reason: restartForRoot, Addresses: []string{"192.0.2.1", "2001:db8::1"}}
 	before := []string{"A=1", restartVariable + "=old", "B=2"}
 	_, clean := TakeRestart(before)
 	environ, err := given.Give(clean)

@@ -76,7 +76,10 @@ type pullDeps struct {
 	// one and no deed is at work on it. Nil: always.
 	usable func(k mirror.Key, generation uint64) bool
 	// lost hears that the writer of a mirror flow, by its generation, is of no use any more.
-	lost  func(k mirror.Key, generation uint64, cause error)
+	lost func(k mirror.Key, generation uint64, cause error)
+	// away says whether the path of the MXL root leads elsewhere than to the mirrors.
+	// Nil: never.
+	away  func() bool
 	ports *portPool
 	// setups bounds how many targets are set up at once, so that a start with
 	// fifty flows does not exhaust the host.

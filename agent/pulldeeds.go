@@ -106,7 +106,7 @@ func (p *pull) setUp(ctx context.Context, w *pullWish) {
 	}
 	began := p.deps.now()
 	lane, provider, err := p.openLane(w)
-	if errors.Is(err, fabrics.ErrMirrorLost) {
+	if errors.Is(err, fabrics.ErrMirrorLost) && p.unlessAway(err) != nil {
 		p.restarts++
 		p.loseMirror(w.MirrorGeneration, err)
 		return

@@ -59,13 +59,23 @@ func (p *pull) watchMirror(st fabrics.TargetStats, now time.Time) {
 	case st.MirrorLost:
 		err = errors.New(st.LastError)
 	case look == lookAtAll:
-		err = p.lane.CheckMirror()
+		err = p.unlessAway(p.lane.CheckMirror())
 	case look == lookAtOne:
-		err = p.lane.CheckMirrorFile()
+		err = p.unlessAway(p.lane.CheckMirrorFile())
 	}
 	if err != nil {
 		p.loseMirror(p.view.SetUpGeneration, err)
 	}
+}
+
+// unlessAway is the complaint about files that were looked for by their path, nil
+// while the path of the MXL root leads elsewhere: the mirror is whole where it is,
+// and its readers have it.
+func (p *pull) unlessAway(err error) error {
+	if err != nil && p.deps.away != nil && p.deps.away() {
+		return nil
+	}
+	return err
 }
 
 // loseMirror tells the loop that the mirror of a generation has to be made anew. No

@@ -3,6 +3,7 @@ package agent
 import (
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -94,4 +95,45 @@ func TestPullLeavesALostMirror(t *testing.T) {
 			})
 		})
 	}
+}
+
+// While the path of the MXL root leads elsewhere, files that are not found by it are
+// not lost: the connection goes on, and one that is not there is set up on the same
+// writer once the root is back.
+func TestPullKeepsAMirrorWhoseRootIsAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gone := fmt.Errorf("%w: data.3 is gone", fabrics.ErrMirrorLost)
+		b := newPullBench(t)
+		defer b.cancel()
+		var away atomic.Bool
+		b.deps.away = away.Load
+		b.answer.State = stateActive
+		w := aWish()
+		b.passes(1, w)
+		b.targets[0].set(func(s *fabrics.TargetStats) { s.Connected, s.Grains, s.Head = true, 3, 49 })
+		b.passes(10, w)
+		away.Store(true)
+		b.targets[0].files = gone
+		for i := range 50 {
+			b.targets[0].set(func(s *fabrics.TargetStats) { s.Grains = uint64(4 + i) })
+			b.passes(1, w)
+		}
+		b.targets[0].set(func(s *fabrics.TargetStats) { s.Errors++ })
+		b.passes(5, w)
+		if v := b.seen.Load(); len(b.lost) != 0 || b.targets[0].isClosed() {
+			t.Errorf("away: %s %q, lost %v", v.State, v.Error, b.lost)
+		}
+		b.openErr = gone
+		b.halt()
+		b.passes(20, w)
+		if v := b.seen.Load(); len(b.lost) != 0 || v.State != stateError || v.Error != gone.Error() {
+			t.Errorf("away, without a connection: %s %q, lost %v", v.State, v.Error, b.lost)
+		}
+		b.openErr = nil
+		away.Store(false)
+		b.passes(100, w)
+		if made, _, _ := b.counts(); made < 2 || len(b.lost) != 0 {
+			t.Errorf("back: %d targets, lost %v", made, b.lost)
+		}
+	})
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"maps"
 	"os"
 	"os/exec"
@@ -37,8 +36,15 @@ const restartVariable = "MXL_FABRICS_AGENT_RESTARTED"
 type Restart struct {
 	Count     int       `json:"count"` // restarts in place so far
 	At        time.Time `json:"at"`
-	Addresses []string  `json:"addresses"` // what they were for
+	Reason    string    `json:"reason"`    // of the last one
+	Addresses []string  `json:"addresses"` // what they were for, where it was a fabric address
 }
+
+// Reasons of a restart in place.
+const (
+	restartForAddress = "fabric_address"
+	restartForRoot    = "mxl_root"
+)
 
 // TakeRestart reads from an environment what the process before has handed over,
 // and gives the environment without it. Without any, or with one that cannot be
@@ -72,7 +78,7 @@ type restarts struct {
 	moved    uint64 // grains and transfers of all lanes, in and out
 	movedAt  time.Time
 	lookedAt time.Time // when moved was added up
-	waits    string    // why a restart waits, as last logged
+	waits    string    // why a restart for an address waits, as last logged
 }
 
 // Restarted tells the agent, before Start, that its process has restarted in
@@ -81,7 +87,7 @@ func (a *Agent) Restarted(r Restart) {
 	a.restarts.last = r
 	a.late.restarted(r.Addresses)
 	if r.Count > 0 {
-		a.log.Info("restarted_in_place", "addresses", r.Addresses, "restarts", r.Count, "took_ms", time.Since(r.At).Milliseconds())
+		a.log.Info("restarted_in_place", "reason", r.Reason, "addresses", r.Addresses, "restarts", r.Count, "took_ms", time.Since(r.At).Milliseconds())
 	}
 }
 
@@ -100,26 +106,44 @@ type restartFacts struct {
 // restartStep says whether to restart now, or else why not; both are empty where
 // nothing would be found.
 func restartStep(f restartFacts) (now bool, waits string) {
-	// A Last that is to come was taken before the clock was set back, as it may be
-	// while a host starts.
-	recent := !f.Last.IsZero() && !f.Last.After(f.Now) && f.Now.Sub(f.Last) < restartEvery
 	switch {
 	case len(f.Visible) == 0:
 		return false, ""
-	case recent:
-		return false, fmt.Sprintf("the last restart in place was less than %v ago", restartEvery)
+	case restartedLately(f.Last, f.Now):
+		return false, waitsForInterval
 	case !f.MovedAt.IsZero() && f.Now.Sub(f.MovedAt) < restartQuiet:
 		return false, "flows are running that would be interrupted; restart the agent when that is acceptable"
 	}
 	return true, ""
 }
 
-// restartInPlace ends Run when a restart would find an address that is wanted and
-// nothing runs that it would disturb.
+// waitsForInterval is why a restart waits within restartEvery of the last one.
+const waitsForInterval = "the last restart in place was less than a minute ago"
+
+// restartedLately: a last restart that is to come was taken before the clock was
+// set back, as it may be while a host starts.
+func restartedLately(last, now time.Time) bool {
+	return !last.IsZero() && !last.After(now) && now.Sub(last) < restartEvery
+}
+
+// restartInPlace ends Run when a restart would help with something, and nothing
+// runs that it would disturb.
 func (a *Agent) restartInPlace(ctx context.Context, now time.Time) {
-	if a.late.canRescan {
-		return
+	if !a.restarts.wanted && !a.restartOnRoot(now) && !a.late.canRescan {
+		a.restartWithAddress(ctx, now)
 	}
+}
+
+// endForRestart ends Run.
+func (a *Agent) endForRestart(now time.Time, reason string, addresses []string) {
+	r := &a.restarts
+	r.last = Restart{Count: r.last.Count + 1, At: now, Reason: reason, Addresses: append(a.late.without(), addresses...)}
+	r.wanted = true
+	a.endRun(errRestart)
+}
+
+// restartWithAddress restarts when that would find an address that is wanted.
+func (a *Agent) restartWithAddress(ctx context.Context, now time.Time) {
 	r := &a.restarts
 	visible := a.late.tend(ctx, a.poke)
 	// Adding up is work on a host with many flows: often only while it matters.
@@ -138,13 +162,13 @@ func (a *Agent) restartInPlace(ctx context.Context, now time.Time) {
 		r.waits = waits
 		return
 	}
-	next := Restart{Count: r.last.Count + 1, At: now, Addresses: a.late.without()}
+	var found []string
 	for _, v := range visible {
-		next.Addresses = append(next.Addresses, v.Address)
-		a.log.Warn("restart_in_place", "provider", v.Provider, "address", v.Address, "interface", v.Interface, "libfabric", fabrics.Version())
+		found = append(found, v.Address)
+		a.log.Warn("restart_in_place", "reason", restartForAddress, "provider", v.Provider, "address", v.Address, "interface", v.Interface,
+			"libfabric", fabrics.Version())
 	}
-	r.last, r.wanted = next, true
-	a.endRun(errRestart)
+	a.endForRestart(now, restartForAddress, found)
 }
 
 // moved is how much the lanes have carried so far, in both directions.
