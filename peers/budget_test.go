@@ -163,3 +163,58 @@ func TestEndlessAnswersAreBounded(t *testing.T) {
 		t.Errorf("%d bytes are still counted", n)
 	}
 }
+
+// A peer that answers each of many requests for flows with a body that does not end
+// takes nothing from what the large inventories of others may have while they are read.
+// It had all of it.
+func TestEndlessAnswersOfOnePeer(t *testing.T) {
+	const flows = 40
+	inventory := `{"domains":[],"host_id":"b","revision":1` + strings.Repeat(" ", 2*modest) + `}`
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet {
+			_, _ = io.WriteString(w, inventory)
+			return
+		}
+		piece := []byte(strings.Repeat(" ", modest))
+		for range 6 {
+			if _, err := w.Write(piece); err != nil {
+				return
+			}
+		}
+		<-r.Context().Done()
+	}))
+	defer server.Close()
+	c := NewClient()
+	defer c.Close()
+	var asking sync.WaitGroup
+	errs := make(chan error, flows)
+	for range flows {
+		asking.Go(func() {
+			_, err := c.Replicate(t.Context(), server.URL, ReplicationRequest{FlowID: flowA})
+			errs <- err
+		})
+	}
+	most := int64(0)
+	for range flows {
+		var err error
+		for answered := false; !answered; {
+			select {
+			case err = <-errs:
+				answered = true
+			case <-time.After(time.Millisecond):
+			}
+			most = max(most, c.arriving.Load())
+		}
+		// A busy machine does not connect or read forty in time.
+		if !errors.Is(err, ErrTooLarge) && !errors.Is(err, ErrReceive) && !errors.Is(err, ErrConnect) {
+			t.Errorf("an answer without end: %v", err)
+		}
+	}
+	asking.Wait()
+	if most != 0 {
+		t.Errorf("%d bytes of one peer's answers counted as large", most)
+	}
+	if _, err := c.Inventory(t.Context(), server.URL); err != nil {
+		t.Errorf("a large inventory: %v", err)
+	}
+}

@@ -21,7 +21,8 @@ const (
 	stepTimeout = 2 * time.Second
 	// callTimeout bounds a whole call to a peer that drips.
 	callTimeout = 10 * time.Second
-	// maxAnswer is the largest answer taken.
+	// maxAnswer is the largest inventory taken. Every other answer is at most modest:
+	// one has a few hundred bytes, and a peer is asked for many flows at once.
 	maxAnswer = 8 << 20
 	// maxReason is how much of a peer's reason goes to the log and the API, in bytes.
 	maxReason = 300
@@ -102,9 +103,11 @@ func (c *Client) Info(ctx context.Context, controlURL string) (Info, error) {
 	return ParseInfo(body)
 }
 
+const inventoryPath = "/inventory"
+
 // Inventory reads <control url>/inventory. Any status but 200 is an error.
 func (c *Client) Inventory(ctx context.Context, controlURL string) (*Inventory, error) {
-	body, err := c.call(ctx, http.MethodGet, controlURL, "/inventory", nil)
+	body, err := c.call(ctx, http.MethodGet, controlURL, inventoryPath, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -151,7 +154,11 @@ func (c *Client) call(ctx context.Context, method, controlURL, path string, body
 		return nil, err
 	}
 	defer resp.Body.Close()
-	answer, err := c.readAnswer(resp.Body, cancel)
+	most := modest
+	if path == inventoryPath {
+		most = maxAnswer
+	}
+	answer, err := c.readAnswer(resp.Body, most, cancel)
 	if err != nil {
 		return nil, err
 	}
@@ -223,21 +230,21 @@ func word(err error) error {
 	return ErrReceive
 }
 
-// readAnswer reads a body that keeps coming; cancel ends a read that waits
-// longer than stepTimeout.
-func (c *Client) readAnswer(body io.Reader, cancel context.CancelFunc) ([]byte, error) {
+// readAnswer reads a body that keeps coming, of most bytes; cancel ends a read that
+// waits longer than stepTimeout.
+func (c *Client) readAnswer(body io.Reader, most int, cancel context.CancelFunc) ([]byte, error) {
 	idle := time.AfterFunc(stepTimeout, cancel)
 	defer idle.Stop()
 	var answer bytes.Buffer
 	var counted int64
 	defer func() { c.arriving.Add(-counted) }()
-	limited := io.LimitReader(body, maxAnswer+1)
+	limited := io.LimitReader(body, int64(most)+1)
 	chunk := make([]byte, 32<<10)
 	for {
 		n, err := limited.Read(chunk)
 		answer.Write(chunk[:n])
-		if answer.Len() > maxAnswer {
-			return nil, &CallError{Word: ErrTooLarge, Cause: fmt.Errorf("more than %d bytes", maxAnswer)}
+		if answer.Len() > most {
+			return nil, &CallError{Word: ErrTooLarge, Cause: fmt.Errorf("more than %d bytes", most)}
 		}
 		if answer.Len() > modest {
 			counted += int64(n)

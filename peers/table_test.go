@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
@@ -49,7 +50,14 @@ func (f *fake) with(url string, change func(*fakeHost)) {
 	change(f.host(url))
 }
 
-func (f *fake) Info(_ context.Context, url string) (Info, error) {
+func (f *fake) Info(ctx context.Context, url string) (Info, error) {
+	if url == "silent" {
+		select {
+		case <-time.After(callTimeout):
+		case <-ctx.Done():
+		}
+		return Info{}, ErrReceive
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	h := f.host(url)
@@ -119,6 +127,36 @@ func running(t *testing.T, f *fake, cfg Config) (*Table, *log) {
 		<-done
 	})
 	return table, lines
+}
+
+// TestSilentPeersDelayNobody: two hundred peers that say nothing until a call is given
+// up, and one that answers; it is polled as if it were alone, and so are its events
+// followed.
+func TestSilentPeersDelayNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		static := []Static{{HostID: "well", ControlURL: "u:well"}}
+		for i := range 200 {
+			static = append(static, Static{HostID: fmt.Sprint("silent", i), ControlURL: "silent"})
+		}
+		table, _ := running(t, f, Config{Static: static})
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		p, _ := table.Peer("well")
+		f.with("u:well", func(h *fakeHost) {
+			if n := len(h.polls); n < 30 || n > 31 || !p.Settled || h.streams != 1 {
+				t.Errorf("%d polls in a minute, want one every 2 s; %d streams, settled %v", n, h.streams, p.Settled)
+			}
+			for i := range h.polls[1:] {
+				if gap := h.polls[i+1].Sub(h.polls[i]); gap > 2*time.Second {
+					t.Errorf("a poll came %v after the one before", gap)
+				}
+			}
+		})
+		if p, _ := table.Peer("silent7"); p.Up || p.Error == "" {
+			t.Errorf("a silent peer: %+v", p)
+		}
+	})
 }
 
 func TestTablePollsAndSettles(t *testing.T) {
