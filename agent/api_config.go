@@ -2,7 +2,9 @@ package agent
 
 import (
 	"errors"
+	"maps"
 	"net/http"
+	"slices"
 
 	"github.com/mxl-stack/mxl-fabrics-agent/agent/config"
 	"github.com/mxl-stack/mxl-fabrics-agent/agent/httpapi"
@@ -45,8 +47,18 @@ func (a *Agent) changeConfig(w http.ResponseWriter, r *http.Request, change func
 		return
 	}
 	restart, err := change(body)
+	for _, n := range a.store.Notices() {
+		attrs := make([]any, 0, 2*len(n.Fields))
+		for _, name := range slices.Sorted(maps.Keys(n.Fields)) {
+			attrs = append(attrs, name, n.Fields[name])
+		}
+		a.log.Warn(n.Event, attrs...)
+	}
 	var save *config.SaveError
+	var file *config.FileError
 	switch {
+	case errors.As(err, &file):
+		httpapi.WriteError(w, http.StatusConflict, err.Error())
 	case errors.As(err, &save):
 		httpapi.WriteError(w, http.StatusInternalServerError, err.Error())
 	case err != nil:

@@ -3,9 +3,11 @@ package docs
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"io"
 	"net/http"
 	"net/url"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -132,12 +134,36 @@ func TestOpenAPIAnswers(t *testing.T) {
 			t.Errorf("%s %s: status %d, want %d", c.method, c.at, status, c.status)
 		}
 	}
+	// The file was edited by hand, and cannot be used.
+	if err := os.WriteFile(setting(t, b, "AGENT_CONFIG_FILE"), []byte(`{"MIRROR_STALE_MS":`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if status, _ := hold(t, router, "PUT", b+"/api/v1/config", `{"MIRROR_STALE_MS":3000}`); status != http.StatusConflict {
+		t.Errorf("PUT /api/v1/config over an invalid file: status %d", status)
+	}
 	for _, e := range agent.Endpoints() {
 		exempt := strings.HasSuffix(e, "/events") || strings.Contains(e, "...") || !strings.Contains(e, "/api/")
 		if !exempt && !asked[e] {
 			t.Errorf("no answer of %s was held against the document", e)
 		}
 	}
+}
+
+// setting gives the value of a setting of an agent.
+func setting(t *testing.T, at, name string) string {
+	t.Helper()
+	resp, err := http.Get(at + "/api/v1/config/export")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	var all map[string]any
+	err = json.NewDecoder(resp.Body).Decode(&all)
+	value, ok := all[name].(string)
+	if err != nil || !ok {
+		t.Fatalf("%s=%v: %v", name, all[name], err)
+	}
+	return value
 }
 
 // request asks for a flow; nobody listens where its target says.

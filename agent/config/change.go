@@ -14,7 +14,8 @@ import (
 // takes a setting out of the file layer. Every name must be a setting that
 // the environment does not hold; otherwise nothing changes and the error is
 // an *Error. A *SaveError means the change is fine and could not be written.
-// restart is RestartRequired after the change.
+// What somebody else has written to the file meanwhile is taken in first; a
+// *FileError says that it cannot be. restart is RestartRequired after the change.
 func (s *Store) Merge(patch []byte) (restart bool, err error) {
 	object, err := parseObject(patch)
 	if err != nil {
@@ -22,7 +23,10 @@ func (s *Store) Merge(patch []byte) (restart bool, err error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	merged := maps.Clone(s.file)
+	merged, edited, err := s.base()
+	if err != nil {
+		return false, err
+	}
 	for _, name := range slices.Sorted(maps.Keys(object)) {
 		raw := object[name]
 		if strings.HasPrefix(name, ignoredPrefix) {
@@ -47,6 +51,7 @@ func (s *Store) Merge(patch []byte) (restart bool, err error) {
 	if err := s.take(merged); err != nil {
 		return false, err
 	}
+	s.took(edited)
 	return s.restart, nil
 }
 
@@ -73,7 +78,8 @@ func (s *Store) changeable(name string, raw json.RawMessage) (Key, error) {
 
 // Import replaces the file layer by an exported document, or by an object
 // whose only member "config" is one. Names that are no settings, those that
-// the environment holds and those that only it may hold are skipped.
+// the environment holds and those that only it may hold are skipped. Of a file that
+// somebody else has changed meanwhile a copy stays.
 func (s *Store) Import(document []byte) (restart bool, err error) {
 	object, err := parseObject(document)
 	if err != nil {
@@ -93,6 +99,12 @@ func (s *Store) Import(document []byte) (restart bool, err error) {
 		if known && !held && k.inFile() {
 			layer[name] = raw
 		}
+	}
+	if _, _, err := s.consider(layer); err != nil {
+		return false, err
+	}
+	if err := s.keepReplaced(); err != nil {
+		return false, err
 	}
 	if err := s.take(layer); err != nil {
 		return false, err

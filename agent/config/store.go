@@ -47,9 +47,11 @@ type Store struct {
 
 	mu      sync.Mutex // guards what follows, and the file
 	file    map[string]json.RawMessage
+	known   *fileSum // of the file where changes are saved; nil: there was none
 	values  map[string]string
 	origins map[string]Origin
 	restart bool
+	notices []Warning
 }
 
 // Load reads the environment and the file layer and checks everything. The
@@ -76,8 +78,7 @@ func Load(m Machine) (*Store, error) {
 	s.host.ipv4 = firstIPv4(addrs)
 
 	read := s.locate(m.Untouched)
-	s.file, err = readFile(read)
-	if err != nil {
+	if err := s.readAtStart(read); err != nil {
 		return nil, &Error{Key: "AGENT_CONFIG_FILE", Value: read, Err: err}
 	}
 	next, fileWarnings, err := s.consider(s.file)
@@ -122,10 +123,24 @@ func (s *Store) locate(untouched bool) (read string) {
 	return read
 }
 
-func readFile(path string) (map[string]json.RawMessage, error) {
+func (s *Store) readAtStart(path string) error {
+	s.file = map[string]json.RawMessage{}
 	if path == "" {
-		return map[string]json.RawMessage{}, nil
+		return nil
 	}
+	text, err := readFile(path)
+	if err != nil {
+		return err
+	}
+	s.known = sumOf(text)
+	s.file, err = parseObject(text)
+	return err
+}
+
+// errTooLarge is a file that the agent does not read.
+var errTooLarge = fmt.Errorf("is larger than %d bytes", maxFile)
+
+func readFile(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
@@ -135,9 +150,9 @@ func readFile(path string) (map[string]json.RawMessage, error) {
 		return nil, err
 	}
 	if len(text) > maxFile {
-		return nil, fmt.Errorf("is larger than %d bytes", maxFile)
+		return nil, errTooLarge
 	}
-	return parseObject(text)
+	return text, nil
 }
 
 // candidate is a configuration that was checked and not yet taken.
@@ -213,9 +228,11 @@ func (s *Store) take(object map[string]json.RawMessage) error {
 		if err != nil {
 			return fmt.Errorf("encode the file layer: %w", err)
 		}
-		if err := save(s.host.file, append(text, '\n')); err != nil {
+		text = append(text, '\n')
+		if err := save(s.host.file, text); err != nil {
 			return &SaveError{Path: s.host.file, Err: err}
 		}
+		s.known = sumOf(text)
 	}
 	s.file, s.values, s.origins = object, next.values, next.origins
 	s.restart = s.restart || restart
