@@ -44,6 +44,9 @@ func (w *stallWatch) begin(now int64) {
 	w.spent = [taskCount]int64{}
 }
 
+// resume begins the pass that a run of many ended with.
+func (w *stallWatch) resume(began int64) { w.began, w.started, w.last = began, began, began }
+
 // lap adds the time since the last lap to t.
 func (w *stallWatch) lap(t task, now int64) {
 	w.spent[t] += now - w.last

@@ -79,8 +79,6 @@ type targetNumbers struct {
 	mirrorLost    atomic.Bool
 	grains        atomic.Uint64
 	commits       atomic.Uint64
-	samples       atomic.Uint64
-	bytes         atomic.Uint64
 	errors        atomic.Uint64
 	badImmediates atomic.Uint64
 	retracted     atomic.Uint64
@@ -88,11 +86,9 @@ type targetNumbers struct {
 	connections   atomic.Uint64
 	refused       atomic.Uint64
 	strangers     atomic.Uint64
-	head          atomic.Uint64
-	lastBatch     atomic.Uint64
-	lastAt        atomic.Uint64
 	interrupted   atomic.Uint64
 	late          atomic.Uint64
+	moved         ofi.SampleCounts // of grains too; its Batches are those of runs
 	lastError     atomic.Pointer[string]
 	peer          atomic.Pointer[string]
 	age           histogram
@@ -125,7 +121,7 @@ func OpenTarget(cfg TargetConfig) (*Target, error) {
 	}
 	l := &targetLane{cfg: cfg, admission: admission{secret: newSecret(), secretOnly: cfg.SecretOnly, peers: cfg.Peers}}
 	l.log = cfg.Log
-	l.numbers.head.Store(undefinedIndex)
+	l.numbers.moved.Head.Store(undefinedIndex)
 	l.period = int64(time.Second)
 	if err := l.open(cfg.Provider, cfg.Address, ofi.Receiver, min(cfg.CQDepth, maxTargetBatch)); err != nil {
 		return nil, err
@@ -157,10 +153,10 @@ func (t *Target) Stats() TargetStats {
 		Connected:     n.connected.Load(),
 		Native:        n.native.Load(),
 		Peer:          loadText(&n.peer),
-		Grains:        n.grains.Load(),
-		Commits:       n.commits.Load(),
-		Samples:       n.samples.Load(),
-		Bytes:         n.bytes.Load(),
+		Grains:        n.grains.Load() + n.moved.Batches.Load(),
+		Commits:       n.commits.Load() + n.moved.Batches.Load(),
+		Samples:       n.moved.Samples.Load(),
+		Bytes:         n.moved.Bytes.Load(),
 		Errors:        n.errors.Load(),
 		BadImmediates: n.badImmediates.Load(),
 		Retracted:     n.retracted.Load(),
@@ -168,9 +164,9 @@ func (t *Target) Stats() TargetStats {
 		Connections:   n.connections.Load(),
 		Refused:       n.refused.Load(),
 		Strangers:     n.strangers.Load(),
-		Head:          n.head.Load(),
-		LastBatch:     n.lastBatch.Load(),
-		LastGrainAt:   n.lastAt.Load(),
+		Head:          n.moved.Head.Load(),
+		LastBatch:     n.moved.Batch.Load(),
+		LastGrainAt:   n.moved.At.Load(),
 		Interrupted:   n.interrupted.Load(),
 		MirrorLost:    n.mirrorLost.Load(),
 		Timing: Timing{

@@ -70,7 +70,7 @@ func (l *targetLane) commitGrain(imm grainImmediate) error {
 		}
 	}
 	n := &l.numbers
-	n.bytes.Add(l.grains.payloadBytes(from, imm.slices()))
+	n.moved.Bytes.Add(l.grains.payloadBytes(from, imm.slices()))
 	n.commits.Add(1)
 	whole := imm.slices() == l.grains.total || header.Invalid() || imm.slices() == 0
 	if whole && !counted {
@@ -143,10 +143,10 @@ func (l *targetLane) commitSamples(entry uint32) error {
 	}
 	now := l.now()
 	n := &l.numbers
-	n.bytes.Add(count * l.samples.frame())
+	n.moved.Bytes.Add(count * l.samples.frame())
 	n.grains.Add(1)
 	n.commits.Add(1)
-	n.samples.Add(count)
+	n.moved.Samples.Add(count)
 	c.head = head
 	l.committed(head, count, now)
 	l.delivered(w.Rate(), head-count, now)
@@ -156,11 +156,17 @@ func (l *targetLane) commitSamples(entry uint32) error {
 // committed counts what every commit has in common.
 func (l *targetLane) committed(head, batch uint64, now int64) {
 	n := &l.numbers
-	n.head.Store(head)
-	n.lastBatch.Store(batch)
+	n.moved.Head.Store(head)
+	n.moved.Batch.Store(batch)
 	if State(n.state.Load()) != StateActive {
 		n.state.Store(uint32(StateActive))
 	}
+	l.spaced(now)
+}
+
+// spaced counts the time since the last commit.
+func (l *targetLane) spaced(now int64) {
+	n := &l.numbers
 	if l.lastCommit != 0 {
 		gap := now - l.lastCommit
 		if l.cfg.Continuous != nil {
@@ -178,7 +184,7 @@ func (l *targetLane) committed(head, batch uint64, now int64) {
 // delivered counts the age of the oldest new sample or of the grain.
 func (l *targetLane) delivered(rate mxl.Rational, index uint64, now int64) {
 	tai := mxl.Now()
-	l.numbers.lastAt.Store(tai)
+	l.numbers.moved.At.Store(tai)
 	l.numbers.age.observe(ageOf(rate, index, tai), now)
 }
 

@@ -43,6 +43,7 @@ type targetLane struct {
 	grains  grainGeometry
 	slots   committedSlots
 	samples sampleGeometry
+	sink    *ofi.SampleSink
 	bounce  []byte // bounce-buffer entries, stride bytes apart
 	entry   Bounce
 	stride  int
@@ -152,7 +153,7 @@ func (l *targetLane) registerSamples() (err error) {
 			return fmt.Errorf("bounce entry %d: %w", e, err)
 		}
 	}
-	return nil
+	return l.openSink()
 }
 
 func (l *targetLane) bounceEntry(e int) []byte {
@@ -189,12 +190,7 @@ func (l *targetLane) pass() error {
 	l.deadlines(start)
 
 	wait := l.wait(start)
-	n, err := l.poller.Poll(wait)
-	now := l.now()
-	if n > 0 {
-		l.busy = true
-	}
-	l.stalls.waited(int64(wait), now)
+	n, err := l.poll(start, wait)
 	l.numbers.interrupted.Store(l.poller.Interrupted())
 	if err != nil {
 		l.lose(fmt.Errorf("read completion queue: %w", err))
@@ -212,6 +208,18 @@ func (l *targetLane) pass() error {
 	l.stalls.lap(taskCommit, end)
 	l.stalls.end(l.busy, end)
 	return nil
+}
+
+// poll waits for completions and events. A continuous flow that runs is moved
+// meanwhile; what is left then is what the caller has to deal with.
+func (l *targetLane) poll(start int64, wait time.Duration) (n int, err error) {
+	if l.streams(start) {
+		return l.stream(start, wait)
+	}
+	n, err = l.poller.Poll(wait)
+	l.busy = n > 0
+	l.stalls.waited(int64(wait), l.now())
+	return n, err
 }
 
 // wait is how long the lane may sleep.
@@ -291,6 +299,7 @@ func (l *targetLane) teardown() {
 	)
 	l.source.Close()
 	l.release()
+	l.sink.Close()
 	unmap(&l.receive)
 	unmap(&l.bounce)
 }

@@ -146,6 +146,13 @@ func (w *ContinuousWriter) Commit(index, count uint64) (err error) {
 	return nil
 }
 
+// WakeRule tells which commits wake readers, for commits that are made outside Go by HeadWord and SyncWord: one in each
+// batch of that many samples, when it is more than early samples into it. woken is how far that has come, for both to
+// keep (MXL format reference §8).
+func (w *ContinuousWriter) WakeRule() (batch, early uint64, woken *uint64) {
+	return w.rule.sync, w.rule.early, &w.rule.last
+}
+
 // Close lets go of the flow and keeps its files. It may be called again.
 func (w *ContinuousWriter) Close() error {
 	w.unmapRing()

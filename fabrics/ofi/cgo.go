@@ -9,10 +9,13 @@ package ofi
 #cgo nocallback ofi_post
 #cgo noescape ofi_exchange
 #cgo nocallback ofi_exchange
+#cgo noescape ofi_receive_samples
+#cgo nocallback ofi_receive_samples
 #cgo noescape ofi_mapping_faults
 #cgo nocallback ofi_mapping_faults
 #include "mappings.h"
 #include "ofi.h"
+#include "samples.h"
 */
 import "C"
 

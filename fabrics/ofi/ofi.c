@@ -194,7 +194,7 @@ int ofi_post_receives(struct fid_ep *ep, void *buf, size_t len, void *desc, int 
 	return posted;
 }
 
-static uint64_t monotonic(void)
+uint64_t ofi_monotonic(void)
 {
 	struct timespec ts;
 
@@ -296,8 +296,9 @@ static int arm_events(struct ofi_poller *p)
 
 /* Reads completions and one event; when there is neither, waits until there is,
  * until the wake descriptor is written, or until the timeout. Returns the number
- * of completions or a negative fi_errno; flags tell the rest. */
-int ofi_poll(struct ofi_poller *p, int64_t timeout_ns)
+ * of completions or a negative fi_errno; flags tell the rest. Once armed, the event
+ * queue is read only when its descriptor says so: it stays ready until then. */
+int ofi_poll_armed(struct ofi_poller *p, int64_t timeout_ns, bool *armed)
 {
 	uint64_t deadline = 0;
 	int waited = 0;
@@ -312,13 +313,14 @@ int ofi_poll(struct ofi_poller *p, int64_t timeout_ns)
 
 		if (p->cq)
 			got = read_completions(p);
-		/* Events are read on entry, and later when the descriptor says so. */
-		if (p->eq && !waited)
+		if (p->eq && !*armed) {
 			arm_events(p);
+			*armed = true;
+		}
 		if (got || p->flags || timeout_ns <= 0)
 			return (int)got;
 
-		now = monotonic();
+		now = ofi_monotonic();
 		if (!waited) {
 			deadline = now + (uint64_t)timeout_ns;
 			waited = 1;
@@ -377,14 +379,21 @@ int ofi_poll(struct ofi_poller *p, int64_t timeout_ns)
 				p->idle_eq = 0;
 			} else if (++p->idle_eq >= EQ_FALSE) {
 				p->idle_eq = 0;
-				p->eq_rest = monotonic() + EQ_REST;
+				p->eq_rest = ofi_monotonic() + EQ_REST;
 			}
-		} else if (eq_at < 0 && p->eq && monotonic() >= p->eq_rest) {
+		} else if (eq_at < 0 && p->eq && ofi_monotonic() >= p->eq_rest) {
 			arm_events(p);
 		} else if (cq_at >= 0 && fds[cq_at].revents == 0) {
 			p->idle_eq = 0;
 		}
 	}
+}
+
+int ofi_poll(struct ofi_poller *p, int64_t timeout_ns)
+{
+	bool armed = false;
+
+	return ofi_poll_armed(p, timeout_ns, &armed);
 }
 
 /* The word is in a file of somebody else's, which may be cut off at any time: only
@@ -406,7 +415,7 @@ static int word_holds(struct ofi_poller *p, const uint32_t *word, uint32_t seen)
 static int wait_word(struct ofi_poller *p, const uint32_t *word, uint32_t seen, uint64_t deadline)
 {
 	for (;;) {
-		uint64_t now = monotonic();
+		uint64_t now = ofi_monotonic();
 		struct timespec ts;
 
 		if (now >= deadline)
@@ -431,13 +440,13 @@ static int wait_word(struct ofi_poller *p, const uint32_t *word, uint32_t seen, 
 
 /* Sleeps on the word until the deadline. A writer of samples wakes its readers once a
  * sync batch and commits more often, so the head is looked at besides. */
-static void sleep_on_word(struct ofi_poller *p, const uint32_t *word, uint32_t seen, uint64_t deadline)
+void ofi_sleep_on_word(struct ofi_poller *p, const uint32_t *word, uint32_t seen, uint64_t deadline)
 {
 	for (;;) {
 		uint64_t until = deadline;
 
 		if (p->head && p->head_every > 0) {
-			uint64_t look = monotonic() + (uint64_t)p->head_every;
+			uint64_t look = ofi_monotonic() + (uint64_t)p->head_every;
 
 			if (look < until)
 				until = look;
@@ -454,14 +463,14 @@ static void sleep_on_word(struct ofi_poller *p, const uint32_t *word, uint32_t s
  * happens to the connection meanwhile is seen after it. */
 static void hold(struct ofi_poller *p, uint64_t called)
 {
-	uint64_t completed = monotonic();
+	uint64_t completed = ofi_monotonic();
 	uint64_t posted = called - (uint64_t)p->hold_age, passes, next;
 
 	passes = (completed - posted + (uint64_t)p->hold_pass - 1) / (uint64_t)p->hold_pass;
 	next = posted + (passes ? passes : 1) * (uint64_t)p->hold_pass + (uint64_t)p->hold_gap;
 	for (;;) {
 		struct pollfd wake = { .fd = p->wake_fd, .events = POLLIN };
-		uint64_t now = monotonic();
+		uint64_t now = ofi_monotonic();
 		struct timespec ts;
 		int ret;
 
@@ -472,7 +481,7 @@ static void hold(struct ofi_poller *p, uint64_t called)
 		ts.tv_nsec = (long)((next - now) % 1000000000u);
 		ret = ppoll(&wake, 1, &ts, NULL);
 		if (ret > 0) {
-			p->held = monotonic() - completed;
+			p->held = ofi_monotonic() - completed;
 			return; /* the next poll reads it */
 		}
 		if (ret < 0 && errno != EINTR)
@@ -495,11 +504,11 @@ int ofi_exchange(struct ofi_poller *p, struct ofi_write *writes, int count, int6
 
 	p->posting = 0;
 	p->held = 0;
-	now = monotonic();
+	now = ofi_monotonic();
 	if (count) {
 		if (ofi_post(writes, count) < count)
 			timeout_ns = 0;
-		p->posting = monotonic() - now;
+		p->posting = ofi_monotonic() - now;
 	}
 	if (!word || timeout_ns <= 0) {
 		int got = ofi_poll(p, timeout_ns);
@@ -508,7 +517,7 @@ int ofi_exchange(struct ofi_poller *p, struct ofi_write *writes, int count, int6
 			hold(p, now);
 		return got;
 	}
-	now = monotonic();
+	now = ofi_monotonic();
 	deadline = now + (uint64_t)timeout_ns;
 	for (;;) {
 		int64_t left = (int64_t)(deadline - now);
@@ -517,10 +526,10 @@ int ofi_exchange(struct ofi_poller *p, struct ofi_write *writes, int count, int6
 		if (got || p->flags)
 			return got;
 		if (!glance_ns) {
-			sleep_on_word(p, word, seen, deadline);
+			ofi_sleep_on_word(p, word, seen, deadline);
 			return 0;
 		}
-		now = monotonic();
+		now = ofi_monotonic();
 		if (now >= deadline || !word_holds(p, word, seen))
 			return 0;
 	}

@@ -82,6 +82,9 @@ int ofi_connect(struct fid_ep *ep, const void *addr, const void *param, size_t l
 int ofi_post(struct ofi_write *writes, int count);
 int ofi_post_receives(struct fid_ep *ep, void *buf, size_t len, void *desc, int count);
 int ofi_poll(struct ofi_poller *p, int64_t timeout_ns);
+int ofi_poll_armed(struct ofi_poller *p, int64_t timeout_ns, bool *armed);
+void ofi_sleep_on_word(struct ofi_poller *p, const uint32_t *word, uint32_t seen, uint64_t deadline);
+uint64_t ofi_monotonic(void);
 int ofi_exchange(struct ofi_poller *p, struct ofi_write *writes, int count, int64_t timeout_ns,
 		 const uint32_t *word, uint32_t seen, int64_t glance_ns);
 

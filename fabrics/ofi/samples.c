@@ -1,0 +1,148 @@
+/* A lane of samples moves a batch about every 4 ms. Each return to Go in between costs
+ * more than the batch: the runtime's monitor is woken and naps until it may take the
+ * lane's processor away. So what is plain goes on here, batch after batch, and whatever
+ * is not is left to Go, untouched. */
+#define _GNU_SOURCE
+#include "samples.h"
+
+#include <linux/futex.h>
+#include <limits.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "mappings.h"
+
+/* A cycle that took this long is Go's to judge (fabrics, stallFloor). */
+#define SLOW 20000000
+
+static uint64_t tai(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_TAI, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+/* The place of the count samples before head in a channel: first bytes from offset,
+ * the rest from the channel's beginning. */
+struct place {
+	uint64_t offset, first, rest;
+};
+
+static struct place place_of(const struct ofi_ring *r, uint64_t head, uint64_t count)
+{
+	uint64_t start = (head % r->length + r->length - count) % r->length;
+	uint64_t first = r->length - start < count ? r->length - start : count;
+
+	return (struct place){ start * r->word, first * r->word, (count - first) * r->word };
+}
+
+static void scatter(const struct ofi_ring *r, struct place at, const uint8_t *from)
+{
+	for (uint64_t c = 0; c < r->count; c++) {
+		uint8_t *channel = r->channels + c * r->length * r->word;
+
+		memcpy(channel + at.offset, from, at.first);
+		memcpy(channel, from + at.first, at.rest);
+		from += at.first + at.rest;
+	}
+}
+
+/* Tells whether a commit of head wakes readers (mxl, wakeRule). */
+static bool wakes(struct ofi_sink *s, uint64_t head)
+{
+	uint64_t batch = head / s->sync_batch;
+
+	if (batch < s->woken)
+		return false;
+	if (batch > s->woken) {
+		s->woken = batch;
+		return true;
+	}
+	if (head % s->sync_batch <= s->early)
+		return false;
+	s->woken = batch + 1;
+	return true;
+}
+
+/* Publishes the batch that a completion tells of where it continues what is there.
+ * Everything else is false: gaps, late ones, what cannot be, files that are cut off. */
+static bool commit_plain(struct ofi_sink *s, const struct fi_cq_data_entry *e, uint64_t *head, uint64_t *count)
+{
+	const struct ofi_ring *r = &s->ring;
+	uint64_t mirror = __atomic_load_n(r->head, __ATOMIC_ACQUIRE), again[2], in[2];
+	uint32_t faults = ofi_mapping_faults();
+	uint8_t *entry;
+
+	if (!(e->flags & FI_REMOTE_CQ_DATA) || (uint32_t)e->data >= s->entry_count)
+		return false;
+	entry = s->entries + (uint32_t)e->data * s->stride;
+	memcpy(in, entry, sizeof(in));
+	if (!in[1] || in[1] > r->length / 2 || in[1] > (s->entry_size - OFI_SAMPLE_HEADER) / (r->count * r->word) ||
+	    mirror + in[1] != in[0] || in[0] == UINT64_MAX)
+		return false;
+	scatter(r, place_of(r, in[0], in[1]), entry + OFI_SAMPLE_HEADER);
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	/* A fabric that writes by itself does not wait for a lane that got no CPU. */
+	memcpy(again, entry, sizeof(again));
+	if (again[0] != in[0] || again[1] != in[1] || ofi_mapping_faults() != faults)
+		return false;
+	__atomic_store_n(r->head, in[0], __ATOMIC_RELEASE);
+	if (wakes(s, in[0])) {
+		__atomic_fetch_add(r->sync, 1, __ATOMIC_SEQ_CST);
+		syscall(SYS_futex, r->sync, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+	}
+	*head = in[0];
+	*count = in[1];
+	return true;
+}
+
+/* Waits for batches, each time for at most wait_ns, and publishes them for about
+ * run_ns, or until one is not plain, a cycle was slow or something else happened. The
+ * rest is as of ofi_poll: completions that were not dealt with, and flags. now is the
+ * lane's time. */
+int ofi_receive_samples(struct ofi_poller *p, struct ofi_sink *s, struct ofi_sample_counts *counts,
+			int64_t now, int64_t wait_ns, int64_t run_ns)
+{
+	int64_t lane = now - (int64_t)ofi_monotonic(), end = now + run_ns;
+	uint64_t frame = s->ring.count * s->ring.word;
+	struct ofi_run *run = &s->run;
+	bool armed = false;
+
+	run->count = 0;
+	for (;;) {
+		int got, i;
+
+		run->began = now;
+		got = ofi_poll_armed(p, wait_ns, &armed);
+		run->woke = now = lane + (int64_t)ofi_monotonic();
+		if (got <= 0 || p->flags)
+			return got;
+		for (i = 0; i < got && run->count < OFI_BATCHES; i++) {
+			struct ofi_batch *b = &run->batches[run->count];
+
+			if (!commit_plain(s, &p->entries[i], &b->head, &b->count))
+				break;
+			b->began = now;
+			b->tai = tai();
+			b->ended = now = lane + (int64_t)ofi_monotonic();
+			run->count++;
+			__atomic_store_n(&counts->head, b->head, __ATOMIC_RELEASE);
+			__atomic_store_n(&counts->batch, b->count, __ATOMIC_RELAXED);
+			__atomic_store_n(&counts->at, b->tai, __ATOMIC_RELAXED);
+			__atomic_fetch_add(&counts->samples, b->count, __ATOMIC_RELAXED);
+			__atomic_fetch_add(&counts->bytes, b->count * frame, __ATOMIC_RELAXED);
+			__atomic_fetch_add(&counts->batches, 1, __ATOMIC_RELEASE);
+		}
+		if (i < got) {
+			memmove(p->entries, p->entries + i, (size_t)(got - i) * sizeof(*p->entries));
+			return got - i;
+		}
+		if (run->count == OFI_BATCHES || now >= end || now - run->began > SLOW)
+			return 0;
+		if (wait_ns > end - now)
+			wait_ns = end - now;
+	}
+}

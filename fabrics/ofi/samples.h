@@ -1,0 +1,52 @@
+/* Batches of samples, one after the other in one call from Go. */
+#ifndef MXL_FABRICS_SAMPLES_H
+#define MXL_FABRICS_SAMPLES_H
+
+#include "ofi.h"
+
+#define OFI_BATCHES 128 /* most that one run moves */
+#define OFI_SAMPLE_HEADER 16 /* of a bounce-buffer entry (MXL Fabrics reference §7.1) */
+
+/* A ring of samples in somebody's files. */
+struct ofi_ring {
+	uint8_t *channels;    /* channel after channel */
+	uint64_t length;      /* samples of one channel */
+	uint64_t count;       /* channels */
+	uint64_t word;        /* bytes of a sample */
+	uint64_t *head;
+	uint32_t *sync;
+};
+
+/* One batch that was moved; times are the lane's, in ns. */
+struct ofi_batch {
+	uint64_t head, count;
+	uint64_t tai;         /* sender: before it was copied; receiver: when it was readable */
+	int64_t began;        /* sender: as nextSamplePost counts, just before it was copied */
+	int64_t ended;        /* sender: completed, 0 while it is in flight; receiver: readable */
+};
+
+/* What a run has moved. Of the last of its cycles there is also when that began, and
+ * when its wait was over. */
+struct ofi_run {
+	struct ofi_batch batches[OFI_BATCHES];
+	uint32_t count;
+	int64_t began, woke;
+};
+
+/* Numbers that others read while a run lasts: package ofi, SampleCounts. */
+struct ofi_sample_counts {
+	uint64_t head, batch, at, batches, samples, bytes;
+};
+
+struct ofi_sink {
+	struct ofi_ring ring;
+	uint8_t *entries;
+	uint64_t stride, entry_size, entry_count;
+	uint64_t sync_batch, early, woken; /* which commits wake (MXL format reference §8) */
+	struct ofi_run run;
+};
+
+int ofi_receive_samples(struct ofi_poller *p, struct ofi_sink *s, struct ofi_sample_counts *counts,
+			int64_t now, int64_t wait_ns, int64_t run_ns);
+
+#endif
