@@ -52,7 +52,7 @@ func memberName(key []byte) (name string, known bool) {
 		"revision", "domains", "domain_id", "path", "options", "flows",
 		"flow_id", "flow_def", "flow_def_text", "id", "media_type", "format", "active", "live", "ring_depth", "payload_size",
 		"grain_rate", "sample_rate", "numerator", "denominator", "head_index",
-		"replication_id", "state", "error", "origin_head", "target_secret":
+		"replication_id", "state", "error", "origin_head", "provider", "target_secret":
 		return name, true
 	}
 	return "", false
