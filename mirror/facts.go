@@ -97,14 +97,15 @@ func (f *Facts) around() Surroundings {
 	}
 }
 
-// sightOf says what is known about a peer. For the single flows a peer that
-// has been unsettled for too long counts as down.
+// sightOf says what is known about a peer. One that has been unsettled for too
+// long counts as down, for its domains as for their single flows: it answers, but
+// what it does not list it may have all the same.
 func (f *Facts) sightOf(host string) PeerSight {
 	p, known := f.Peers[host]
 	switch {
 	case !known:
 		return PeerUnknown
-	case !p.Up:
+	case !p.Up, p.CountsAsDown:
 		return PeerDown
 	}
 	return PeerUp

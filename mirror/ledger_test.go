@@ -155,6 +155,30 @@ func TestMissingClockPausesForAnUnsettledPeer(t *testing.T) {
 	}
 }
 
+// A source that answers with the empty list of a scan that has not been made, for
+// however long, makes no mirror an orphan.
+func TestAnUnsettledPeerMakesNoOrphans(t *testing.T) {
+	w, o, _ := warm(t)
+	before := w.inode(o.Key)
+	p := w.peer(testSource)
+	flows, domains := p.flows, p.domains
+	p.boot, p.scanned, p.flows, p.domains = "again", false, nil, nil
+	w.run(UnsettledLimit + 30*time.Second)
+	if w.inode(o.Key) != before || w.out.Domains[0].State != DomainActive {
+		t.Fatalf("%+v", w.out.Domains)
+	}
+	p.scanned, p.flows, p.domains = true, flows, domains
+	w.run(6 * time.Second)
+	if s := w.step(o.Key); w.inode(o.Key) != before || s.Health.State != HealthLive {
+		t.Errorf("%+v", s)
+	}
+	p.flows, p.domains = nil, nil // and now it has none, says a finished scan
+	w.run(6 * time.Second)
+	if w.inode(o.Key) != 0 {
+		t.Errorf("%+v", w.out.Domains)
+	}
+}
+
 func TestAnotherPeerOffersTheFlow(t *testing.T) {
 	w, o, _ := warm(t)
 	before := w.inode(o.Key)
