@@ -305,8 +305,17 @@ func TestSpaceShort(t *testing.T) {
 	if s := w.step(o.Key); s.State != FlowNoSpace || s.Do != Leave || w.inode(o.Key) != 0 {
 		t.Errorf("%+v", s)
 	}
-	w.free = 600 * mebibyte
+	if v := ViewMirrors(w.facts, w.out); len(v) != 1 || v[0].OnDisk || v[0].Demand || v[0].State != DomainIdle {
+		t.Errorf("unwanted: %+v", v)
+	}
+	w.demand[o.Key] = true
 	w.run(time.Second)
+	if v := ViewMirrors(w.facts, w.out); len(v) != 1 || v[0].OnDisk || !v[0].Demand || v[0].State != DomainActive {
+		t.Errorf("wanted: %+v", v)
+	}
+	delete(w.demand, o.Key)
+	w.free = 600 * mebibyte
+	w.run(w.set.ReleaseGrace + time.Second)
 	if s := w.step(o.Key); s.State != FlowIdle || w.inode(o.Key) == 0 {
 		t.Errorf("%+v", s)
 	}
@@ -371,12 +380,13 @@ func TestViewOfMirrors(t *testing.T) {
 		t.Errorf("%s", text)
 	}
 	w.peers = map[string]*worldPeer{}
+	w.demand[other.Key] = true
 	w.run(6 * time.Second)
 	if w.inode(other.Key) != 0 {
 		t.Fatal("the orphan stayed")
 	}
 	text, _ = json.Marshal(ViewMirrors(w.facts, w.out))
-	if !strings.Contains(string(text), `"on_disk":false`) || !strings.Contains(string(text), `"reason":"mirror_domain_orphan"`) {
+	if !strings.Contains(string(text), `"state":"idle","on_disk":false,"demand":true`) || !strings.Contains(string(text), `"reason":"mirror_domain_orphan"`) {
 		t.Errorf("%s", text)
 	}
 	if text, _ := json.Marshal(ViewMirrors(Facts{}, Outcome{})); string(text) != "[]" {

@@ -112,6 +112,12 @@ func ViewMirrors(f Facts, out Outcome) []DomainView {
 		where[step.DomainID] = len(views)
 		views = append(views, v)
 	}
+	wanted := map[string]bool{} // domains of which a receiver here wants a flow
+	for k, demand := range f.Demand {
+		if demand {
+			wanted[k.DomainID] = true
+		}
+	}
 	for _, step := range out.Flows {
 		i, found := where[step.DomainID]
 		if !found {
@@ -121,8 +127,9 @@ func ViewMirrors(f Facts, out Outcome) []DomainView {
 			i = len(views)
 			where[step.DomainID] = i
 			v := f.view(step.DomainID, step.Peer)
+			v.Demand = step.Pull || wanted[step.DomainID]
 			v.State = DomainIdle
-			if step.Pull || step.Do == Ensure {
+			if v.Demand && v.Origin.OnPeer || step.Do == Ensure {
 				v.State = DomainActive
 			}
 			if v.Origin.Local {
