@@ -37,7 +37,7 @@ func (c *crowd) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		addr := remoteAddr(conn)
+		addr := addrOf(conn.RemoteAddr().String())
 		if c.enter(addr) {
 			return &member{Conn: conn, leave: func() { c.leave(addr) }}, nil
 		}
@@ -65,8 +65,10 @@ func (c *crowd) leave(addr netip.Addr) {
 	}
 }
 
-func remoteAddr(conn net.Conn) netip.Addr {
-	if a, err := netip.ParseAddrPort(conn.RemoteAddr().String()); err == nil {
+// addrOf is the address of address and port, an IPv4 one in either notation the same;
+// the zero Addr when it is none.
+func addrOf(remote string) netip.Addr {
+	if a, err := netip.ParseAddrPort(remote); err == nil {
 		return a.Addr().Unmap()
 	}
 	return netip.Addr{}

@@ -2,8 +2,10 @@ package httpapi
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"sync"
 )
 
@@ -21,6 +23,16 @@ const (
 	queueLength = 256
 	// maxClients bounds the streams served at once.
 	maxClients = 256
+	// maxClientsOfOne bounds those of one address, so that one that opens them without
+	// end leaves as many to everybody else.
+	maxClientsOfOne = maxClients / 2
+)
+
+// Why there is no stream for a client.
+var (
+	errClosed  = errors.New("the agent ends")
+	errCrowded = fmt.Errorf("all %d event streams are taken", maxClients)
+	errShare   = fmt.Errorf("this address has %d event streams, the most that one may have; end some of them", maxClientsOfOne)
 )
 
 // frame is one event ready to be sent.
@@ -37,6 +49,7 @@ type Hub struct {
 
 	mu      sync.Mutex
 	clients map[*client]bool
+	from    map[netip.Addr]int
 	// last are the newest events that describe a state, for new clients.
 	last   map[string]frame
 	closed bool
@@ -44,7 +57,7 @@ type Hub struct {
 
 // NewHub makes a Hub. It has no goroutine of its own.
 func NewHub(log *slog.Logger) *Hub {
-	return &Hub{log: log, clients: make(map[*client]bool), last: make(map[string]frame)}
+	return &Hub{log: log, clients: make(map[*client]bool), from: make(map[netip.Addr]int), last: make(map[string]frame)}
 }
 
 // Publish sends an event to every client. subject names what the event is
@@ -92,18 +105,24 @@ func (h *Hub) Close() {
 	}
 }
 
-func (h *Hub) join() (*client, bool) {
+func (h *Hub) join(addr netip.Addr) (*client, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.closed || len(h.clients) >= maxClients {
-		return nil, false
+	switch {
+	case h.closed:
+		return nil, errClosed
+	case h.from[addr] >= maxClientsOfOne:
+		return nil, errShare
+	case len(h.clients) >= maxClients:
+		return nil, errCrowded
 	}
-	c := &client{ready: make(chan struct{}, 1), gone: make(chan struct{})}
+	c := &client{addr: addr, ready: make(chan struct{}, 1), gone: make(chan struct{})}
 	for _, f := range h.last {
 		c.push(f)
 	}
 	h.clients[c] = true
-	return c, true
+	h.from[addr]++
+	return c, nil
 }
 
 func (h *Hub) leave(c *client) {
@@ -116,12 +135,16 @@ func (h *Hub) leave(c *client) {
 func (h *Hub) drop(c *client) {
 	if h.clients[c] {
 		delete(h.clients, c)
+		if h.from[c.addr]--; h.from[c.addr] == 0 {
+			delete(h.from, c.addr)
+		}
 		close(c.gone)
 	}
 }
 
 // client is one stream's queue.
 type client struct {
+	addr  netip.Addr
 	ready chan struct{} // capacity 1
 	gone  chan struct{} // closed when the hub let go of it
 

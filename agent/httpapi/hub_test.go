@@ -3,10 +3,12 @@ package httpapi
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"sync"
 	"testing"
@@ -16,9 +18,9 @@ import (
 
 func TestQueueReplacesAndBounds(t *testing.T) {
 	hub := NewHub(quiet)
-	c, ok := hub.join()
-	if !ok {
-		t.Fatal("no room")
+	c, err := hub.join(one)
+	if err != nil {
+		t.Fatal(err)
 	}
 	for i := range 1000 {
 		hub.Publish(EventInventory, "self", i)
@@ -46,18 +48,58 @@ func TestQueueReplacesAndBounds(t *testing.T) {
 	hub.Publish(EventMirror, "", func() {})
 }
 
+var (
+	one     = netip.MustParseAddr("192.0.2.1")
+	another = netip.MustParseAddr("2001:db8::1")
+	third   = netip.MustParseAddr("192.0.2.3")
+)
+
+// TestTooManyStreams: one address gets half of the streams and no more, which leaves
+// the others to everybody else; a stream that ends makes room.
 func TestTooManyStreams(t *testing.T) {
 	hub := NewHub(quiet)
-	for range maxClients {
-		if _, ok := hub.join(); !ok {
-			t.Fatal("no room")
+	refused := func(from string, want int, say string) {
+		t.Helper()
+		r := httptest.NewRequest("GET", "/", nil)
+		r.RemoteAddr = from
+		w := httptest.NewRecorder()
+		hub.ServeHTTP(w, r)
+		if w.Code != want || !strings.Contains(w.Body.String(), say) {
+			t.Errorf("%s: %d %s, want %d and %q", from, w.Code, w.Body, want, say)
 		}
 	}
-	w := httptest.NewRecorder()
-	hub.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
-	if w.Code != http.StatusServiceUnavailable {
-		t.Errorf("got %d", w.Code)
+	var last *client
+	take := func(addr netip.Addr) {
+		t.Helper()
+		for range maxClientsOfOne {
+			var err error
+			if last, err = hub.join(addr); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
+	take(one)
+	refused("192.0.2.1:5000", http.StatusTooManyRequests, "this address has 128 event streams")
+	refused("[::ffff:192.0.2.1]:5001", http.StatusTooManyRequests, "this address")
+	take(another)
+	refused("[2001:db8::1]:5000", http.StatusTooManyRequests, "this address")
+	refused("192.0.2.3:5000", http.StatusServiceUnavailable, "all 256 event streams")
+	hub.leave(last)
+	hub.leave(last)
+	if _, err := hub.join(third); err != nil {
+		t.Error(err)
+	}
+	if _, err := hub.join(another); !errors.Is(err, errCrowded) {
+		t.Errorf("one too many: %v", err)
+	}
+	if n := hub.from[another]; n != maxClientsOfOne-1 || hub.Clients() != maxClients {
+		t.Errorf("%d streams of the address and %d in all", n, hub.Clients())
+	}
+	hub.Close()
+	if len(hub.from) != 0 {
+		t.Errorf("counted after the end: %v", hub.from)
+	}
+	refused("192.0.2.3:5000", http.StatusServiceUnavailable, "ends")
 }
 
 // pipe is a ResponseWriter with deadlines, inside a bubble.

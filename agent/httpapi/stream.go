@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"errors"
 	"net/http"
 	"time"
 )
@@ -17,9 +18,13 @@ var ping = []byte("event: ping\ndata: {}\n\n")
 // ServeHTTP streams events until the client goes, falls behind, or the hub
 // closes. The stream is delimited by the end of the connection.
 func (h *Hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	c, ok := h.join()
-	if !ok {
-		WriteError(w, http.StatusServiceUnavailable, "no more event streams")
+	c, err := h.join(addrOf(r.RemoteAddr))
+	if err != nil {
+		status := http.StatusServiceUnavailable
+		if errors.Is(err, errShare) {
+			status = http.StatusTooManyRequests
+		}
+		WriteError(w, status, err.Error())
 		return
 	}
 	defer h.leave(c)

@@ -59,16 +59,22 @@ func (c *command) get(path string, statuses ...int) (json.RawMessage, error) {
 		accepted = accepted || s == resp.StatusCode
 	}
 	if !accepted {
-		var reason struct {
-			Error string `json:"error"`
-		}
-		_ = json.Unmarshal(body, &reason)
-		return nil, &statusError{at, resp.StatusCode, reason.Error}
+		return nil, refusal(at, resp.StatusCode, body)
 	}
 	if !json.Valid(body) {
 		return nil, fmt.Errorf("%s: what answers there is no agent", at)
 	}
 	return body, nil
+}
+
+// refusal is what the agent says with another status than a success; the body is its
+// error object, or anything.
+func refusal(at string, status int, body []byte) error {
+	var reason struct {
+		Error string `json:"error"`
+	}
+	_ = json.Unmarshal(body, &reason)
+	return &statusError{at, status, reason.Error}
 }
 
 // printJSON writes one document, indented.

@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"net/http"
 
 	"github.com/mxl-stack/mxl-fabrics-agent/agent"
 )
@@ -95,7 +96,7 @@ func (c *command) version() int {
 func (c *command) failed(err error) int {
 	fmt.Fprintf(c.stderr, "mxl-fabrics-agent: %v\n", err)
 	var status *statusError
-	if errors.As(err, &status) && status.Status < 500 {
+	if errors.As(err, &status) && status.Status < 500 && status.Status != http.StatusTooManyRequests {
 		return exitUsage
 	}
 	return exitUnreachable

@@ -169,6 +169,35 @@ func TestCommandsOfARunningAgent(t *testing.T) {
 			t.Errorf("%d, %s", code, stdout)
 		}
 	})
+	t.Run("events, and all streams are taken", func(t *testing.T) {
+		client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+		const each = 128 // of one address (docs/api.md)
+		for i := range each {
+			resp, err := client.Get(at + "/api/v1/events")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer resp.Body.Close()
+			if resp.StatusCode != http.StatusOK {
+				t.Fatalf("stream %d: %s", i, resp.Status)
+			}
+		}
+		code, _, stderr := execute(t, environ, "events", "--count", "1")
+		if code != exitUnreachable || !strings.Contains(stderr, "HTTP 429: this address has 128 event streams") {
+			t.Errorf("%d, %s", code, stderr)
+		}
+		// Whoever comes from elsewhere is served.
+		elsewhere := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 9)}}
+		client.Transport = &http.Transport{DisableKeepAlives: true, DialContext: elsewhere.DialContext}
+		resp, err := client.Get(at + "/api/v1/events")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		if resp.StatusCode != http.StatusOK {
+			t.Errorf("another address: %s", resp.Status)
+		}
+	})
 	t.Run("doctor", func(t *testing.T) {
 		root := t.TempDir()
 		code, stdout, _ := execute(t, append(environ, "MXL_ROOT="+root, "STATE_DIR="+root, "HOST_ID=node-a", "NMOS_ENABLE=false", "DEFAULT_PROVIDER=tcp"), "doctor", "--json")

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"time"
@@ -40,7 +41,8 @@ func (c *command) events() int {
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return c.failed(&statusError{req.URL.String(), resp.StatusCode, ""})
+		body, _ := io.ReadAll(io.LimitReader(resp.Body, maxEvent))
+		return c.failed(refusal(req.URL.String(), resp.StatusCode, body))
 	}
 	lines := bufio.NewScanner(resp.Body)
 	lines.Buffer(nil, maxEvent)
