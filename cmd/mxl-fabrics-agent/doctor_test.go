@@ -50,7 +50,7 @@ func TestDoctorOfAPoorHost(t *testing.T) {
 	if err := os.Mkdir(state, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	environment := []string{"HOST_ID=poor", "MXL_ROOT=" + disk, "STATE_DIR=" + state, "WEB_PORT=25010", "NMOS_PORT=25011", "FABRIC_PORT_BASE=25100", "NMOS_HOST_ADDRESS=192.0.2.1"}
+	environment := append(portsOf(freePorts(t, testPorts)), "HOST_ID=poor", "MXL_ROOT="+disk, "STATE_DIR="+state, "NMOS_HOST_ADDRESS=192.0.2.1")
 	type expected struct{ state, what, remedy string }
 	want := map[string]expected{
 		"memlock":        {"fail", "memlock is 64 KiB: verbs has to lock", "ulimit -l unlimited"},

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -15,16 +16,51 @@ import (
 	"time"
 )
 
-// settings are those of an agent that starts on this machine, whatever it has.
-func settings(t *testing.T, more ...string) []string {
+// freePorts gives the first of n consecutive ports that nobody listens on now. They
+// are below those that outgoing connections take.
+func freePorts(t *testing.T, n int) int {
+	t.Helper()
+	const low, high = 10000, 32000
+	for range 200 {
+		base, taken := low+rand.IntN(high-low-n), false
+		for port := base; port < base+n && !taken; port++ {
+			l, err := net.Listen("tcp", ":"+strconv.Itoa(port))
+			if taken = err != nil; !taken {
+				l.Close()
+			}
+		}
+		if !taken {
+			return base
+		}
+	}
+	t.Fatalf("no %d free ports in a row", n)
+	return 0
+}
+
+// portsOf are the settings of an agent with WEB_PORT base, NMOS_PORT the next, and
+// the target ports after those.
+func portsOf(base int) []string {
+	return []string{"WEB_PORT=" + strconv.Itoa(base), "NMOS_PORT=" + strconv.Itoa(base+1), "FABRIC_PORT_BASE=" + strconv.Itoa(base+ownPorts), "FABRIC_PORT_COUNT=20"}
+}
+
+// ownPorts are WEB_PORT, NMOS_PORT and the one after it; testPorts all of an agent's.
+const (
+	ownPorts  = 3
+	testPorts = ownPorts + 20
+)
+
+// settings are those of an agent that starts on this machine, whatever it has, at
+// these ports.
+func settings(t *testing.T, ports int, more ...string) []string {
 	t.Helper()
 	dir := t.TempDir()
 	root := filepath.Join(dir, "mxl")
 	if err := os.Mkdir(root, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	return append([]string{"HOST_ID=node-a", "MXL_ROOT=" + root, "STATE_DIR=" + filepath.Join(dir, "state"), "DEFAULT_PROVIDER=tcp", "FABRIC_INTERFACE=127.0.0.1",
-		"NMOS_HOST_ADDRESS=192.0.2.1", "WEB_PORT=25020", "NMOS_PORT=25021", "FABRIC_PORT_BASE=25200"}, more...)
+	own := append(portsOf(ports), "HOST_ID=node-a", "MXL_ROOT="+root, "STATE_DIR="+filepath.Join(dir, "state"), "DEFAULT_PROVIDER=tcp",
+		"FABRIC_INTERFACE=127.0.0.1", "NMOS_HOST_ADDRESS=192.0.2.1")
+	return append(own, more...)
 }
 
 func self(t *testing.T) string {
@@ -46,6 +82,8 @@ func TestExit78(t *testing.T) {
 		}
 		return path
 	}
+	base := freePorts(t, testPorts)
+	nmos := strconv.Itoa(base + 1)
 	bad := file(`{"NMOS_REGISTRY_ADDRESS":"http://registry"}`)
 	for _, c := range []struct {
 		name        string
@@ -62,14 +100,14 @@ func TestExit78(t *testing.T) {
 		{"peer", []string{`PEERS=[{"host_id":"b","local_fabric_addr":"10.0.0.999"}]`}, "PEERS", `[{"host_id":"b","local_fabric_addr":"10.0.0.999"}]`},
 		{"control url", []string{`PEERS=[{"host_id":"b","control_url":"b:8095"}]`}, "PEERS", `[{"host_id":"b","control_url":"b:8095"}]`},
 		{"cidr", []string{"LOCAL_NODE_CIDRS=10.0.0.0"}, "LOCAL_NODE_CIDRS", "10.0.0.0"},
-		{"ports", []string{"WEB_PORT=25021"}, "WEB_PORT", "25021"},
+		{"ports", []string{"WEB_PORT=" + nmos}, "WEB_PORT", nmos},
 		{"alias", []string{"MXL_DOMAIN_SCAN_PATH=/another"}, "MXL_DOMAIN_SCAN_PATH", "/another"},
 		{"no directory", []string{"MXL_ROOT=/proc/none"}, "MXL_DOMAIN_SCAN_PATH", "/proc/none"},
 		{"in the file", []string{"AGENT_CONFIG_FILE=" + bad}, "NMOS_REGISTRY_ADDRESS", "http://registry"},
 		{"no file", []string{"AGENT_CONFIG_FILE=/proc/none"}, "AGENT_CONFIG_FILE", "/proc/none"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			p := newProgram(t, self(t), settings(t, c.environment...))
+			p := newProgram(t, self(t), settings(t, base, c.environment...))
 			if code := p.run(t); code != exitConfiguration {
 				t.Fatalf("exit code %d\n%s%s", code, p.stdout.String(), p.stderr.String())
 			}
@@ -86,14 +124,16 @@ func TestExit78(t *testing.T) {
 
 // TestExit75: each of the three ports, and no provider.
 func TestExit75(t *testing.T) {
-	for _, port := range []int{25020, 25021, 25022} {
-		t.Run(strconv.Itoa(port), func(t *testing.T) {
+	base := freePorts(t, testPorts)
+	for i, name := range []string{"WEB_PORT", "NMOS_PORT", "NMOS_PORT+1"} {
+		port := base + i
+		t.Run(name, func(t *testing.T) {
 			l, err := net.Listen("tcp", ":"+strconv.Itoa(port))
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer l.Close()
-			p := newProgram(t, self(t), settings(t))
+			p := newProgram(t, self(t), settings(t, base))
 			if code := p.run(t); code != exitUnavailable || !strings.Contains(p.stderr.String(), `"event":"fatal"`) || !strings.Contains(p.stderr.String(), strconv.Itoa(port)) {
 				t.Errorf("exit code %d, %s", code, p.stderr.String())
 			}
@@ -103,7 +143,7 @@ func TestExit75(t *testing.T) {
 		t.Log("there are RDMA devices: no provider is missing here")
 		return
 	}
-	p := newProgram(t, self(t), append(settings(t), "DEFAULT_PROVIDER=verbs"))
+	p := newProgram(t, self(t), settings(t, base, "DEFAULT_PROVIDER=verbs"))
 	if code := p.run(t); code != exitUnavailable || !strings.Contains(p.stdout.String(), `"event":"no_fabric_provider"`) {
 		t.Errorf("no provider: exit code %d, %s%s", code, p.stdout.String(), p.stderr.String())
 	}
@@ -112,11 +152,12 @@ func TestExit75(t *testing.T) {
 // TestExit143: either signal, while it runs and while it starts, also when a
 // second one cuts the end off.
 func TestExit143(t *testing.T) {
+	base := freePorts(t, testPorts)
 	running := func(t *testing.T, p *program) {
 		t.Helper()
 		deadline := time.Now().Add(20 * time.Second)
 		for {
-			resp, err := http.Get("http://127.0.0.1:25020/livez")
+			resp, err := http.Get("http://127.0.0.1:" + strconv.Itoa(base) + "/livez")
 			if err == nil {
 				resp.Body.Close()
 				return
@@ -143,7 +184,7 @@ func TestExit143(t *testing.T) {
 				t.Log("there are RDMA devices: the start does not wait here")
 				return
 			}
-			p := newProgram(t, self(t), append(settings(t), c.more...))
+			p := newProgram(t, self(t), settings(t, base, c.more...))
 			said := &watchedOutput{to: &p.stdout}
 			p.command.Stdout = said
 			if err := p.command.Start(); err != nil {
