@@ -1,6 +1,7 @@
 package mirror
 
 import (
+	"strings"
 	"testing"
 	"time"
 )
@@ -63,6 +64,9 @@ func TestFilter(t *testing.T) {
 		{"none", Filter{}, false},
 		{"domain excluded", Filter{ExcludeDomains: []string{"x", testDomain}}, true},
 		{"flow excluded", Filter{ExcludeFlows: []string{flow}}, true},
+		{"in another case, excluded", Filter{ExcludeFlows: []string{strings.ToUpper(flow)}}, true},
+		{"in another case, domain excluded", Filter{ExcludeDomains: []string{strings.ToUpper(testDomain)}}, true},
+		{"in another case, included", Filter{IncludeDomains: []string{strings.ToUpper(testDomain)}, IncludeFlows: []string{strings.ToUpper(flow)}}, false},
 		{"another flow excluded", Filter{ExcludeFlows: []string{other}}, false},
 		{"domain included", Filter{IncludeDomains: []string{testDomain}}, false},
 		{"another domain included", Filter{IncludeDomains: []string{"x"}}, true},

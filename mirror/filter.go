@@ -1,9 +1,12 @@
 package mirror
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // Filter is the deny and allow lists MIRROR_EXCLUDE_* and MIRROR_INCLUDE_*.
-// Entries are domain ids and canonical flow ids.
+// Entries are domain ids and flow ids, in whatever case somebody wrote them.
 type Filter struct {
 	IncludeDomains, IncludeFlows []string
 	ExcludeDomains, ExcludeFlows []string
@@ -14,13 +17,17 @@ type Filter struct {
 // (agent API reference §15.2).
 func (f Filter) Excludes(k Key) bool {
 	switch {
-	case slices.Contains(f.ExcludeDomains, k.DomainID):
+	case named(f.ExcludeDomains, k.DomainID):
 		return true
-	case len(f.IncludeDomains) > 0 && !slices.Contains(f.IncludeDomains, k.DomainID):
+	case len(f.IncludeDomains) > 0 && !named(f.IncludeDomains, k.DomainID):
 		return true
 	case len(f.ExcludeFlows) == 0 && len(f.IncludeFlows) == 0:
 		return false
 	}
 	flow := k.FlowID.String()
-	return slices.Contains(f.ExcludeFlows, flow) || len(f.IncludeFlows) > 0 && !slices.Contains(f.IncludeFlows, flow)
+	return named(f.ExcludeFlows, flow) || len(f.IncludeFlows) > 0 && !named(f.IncludeFlows, flow)
+}
+
+func named(list []string, id string) bool {
+	return slices.ContainsFunc(list, func(entry string) bool { return strings.EqualFold(entry, id) })
 }
