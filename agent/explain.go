@@ -100,12 +100,15 @@ func (c *chain) unwanted(step, remedy, format string, args ...any) {
 	c.steps[len(c.steps)-1].Remedy = remedy
 }
 
-// follows is bad, unless a step before it is broken already: then it may be no
-// more than what follows from that one, and needs no remedy of its own. from is
-// where the steps begin that it depends on.
+// nobodyAsks says whether the step is an unwanted one.
+func (s *explainStep) nobodyAsks() bool { return s.OK == nil && s.Remedy != "" }
+
+// follows is bad, unless a step before it is broken already, or nobody asks for the
+// flow: then it may be no more than what follows from that, and needs no remedy of
+// its own. from is where the steps begin that it depends on.
 func (c *chain) follows(from int, step, remedy, format string, args ...any) {
-	for _, s := range c.steps[from:] {
-		if s.OK != nil && !*s.OK {
+	for i := range c.steps[from:] {
+		if s := &c.steps[from+i]; s.OK != nil && !*s.OK || s.nobodyAsks() {
 			c.open(step, format, args...)
 			return
 		}
@@ -145,6 +148,13 @@ func explain(f explainFacts) explanation {
 			if s.OK == nil {
 				e.Summary = "Nothing is broken. " + s.What
 				break
+			}
+		}
+	default:
+		// What is broken is in the way of whoever asks; here nobody does.
+		for i := range c.steps {
+			if s := &c.steps[i]; s.Step == stepConnection && s.nobodyAsks() {
+				e.Summary += " " + s.What
 			}
 		}
 	}

@@ -73,18 +73,19 @@ func (f *explainFacts) explainReceiver(c *chain) {
 		}
 	}
 	c.good(stepReceiver, "%s on this host.", count(len(local), "MXL receiver"))
-	activate := "Activate the receiver over IS-05 with master_enable true, mxl_domain_id and mxl_flow_id."
+	const unconnected = "No receiver on this host is connected to this flow: "
+	activate := "If it should be here, activate the receiver over IS-05 with master_enable true, mxl_domain_id and mxl_flow_id."
 	switch {
 	case len(wanting) > 0:
 		c.good(stepConnection, "Connected to this flow: %s.", fewOf(wanting))
 	case len(off) > 0:
-		c.bad(stepConnection, activate, "%s has these ids, but its master_enable is false.", fewOf(off))
+		c.unwanted(stepConnection, activate, unconnected+"%s has these ids, but its master_enable is false.", fewOf(off))
 	case len(unknown) > 0:
 		c.bad(stepConnection, "See nmos_active_unavailable in the log: the node's IS-05 API has to answer.", "The active connection of %s cannot be read.", fewOf(unknown))
 	case other == 0:
-		c.bad(stepConnection, activate, "None of the receivers is connected: their mxl_domain_id or mxl_flow_id is unset.")
+		c.unwanted(stepConnection, activate, unconnected+"the mxl_domain_id or mxl_flow_id of each is unset.")
 	default:
-		c.bad(stepConnection, activate, "No receiver here is connected to this flow: %d to others, %d to none.", other, unset)
+		c.unwanted(stepConnection, activate, unconnected+"%d to others, %d to none.", other, unset)
 	}
 }
 
@@ -319,7 +320,7 @@ func (f *explainFacts) explainMirror(c *chain, host string) {
 func (f *explainFacts) explainAbsent(c *chain, step *mirror.FlowStep) {
 	switch {
 	case step != nil && step.Do == mirror.Ensure:
-		c.bad(stepMirror, "Look again in a second.", "The mirror is being made.")
+		c.follows(0, stepMirror, "Look again in a second.", "The mirror is being made.")
 	case step != nil && step.Rebuilds.Gone() != "":
 		c.open(stepMirror, "There is no mirror: it was removed (%s).", step.Rebuilds.Gone())
 	default:

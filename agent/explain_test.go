@@ -76,6 +76,8 @@ func orderly() *situation {
 	}
 }
 
+func (s *situation) receiver() *nmos.Receiver { return &s.pass.Receivers[0] }
+
 func (s *situation) facts() explainFacts {
 	p := makePlan(s.pass, map[nmos.FlowKey]string{})
 	p.Outcome = mirror.NewLedger().Pass(p.Facts)
@@ -108,9 +110,6 @@ func TestExplainDestination(t *testing.T) {
 		{"receiver unknown", func(s *situation) { s.pass.Receivers = nil }, stepReceiver, "no MXL receiver at all", "register a receiver"},
 		{"receiver not local", func(s *situation) { s.pass.Receivers[0].Local = false }, stepReceiver, "none on a node that counts", "LOCAL_NODE_CIDRS"},
 		{"active not read", func(s *situation) { s.pass.Receivers[0].ActiveKnown = false }, stepConnection, "monitor cannot be read", "nmos_active_unavailable"},
-		{"master_enable false", func(s *situation) { s.pass.Receivers[0].MasterEnable = false }, stepConnection, "master_enable is false", "Activate"},
-		{"ids unset", func(s *situation) { s.pass.Receivers[0].DomainID = "" }, stepConnection, "unset", "Activate"},
-		{"connected elsewhere", func(s *situation) { s.pass.Receivers[0].FlowID = uuid.NewString() }, stepConnection, "1 to others", "Activate"},
 		{"unresolved", func(s *situation) { s.noMirror(); s.peer().Inventory.Domains = nil }, stepOrigin, "unresolved: no peer that answers lists the domain; 1 of 1", "/api/v1/peers"},
 		{"no peers", func(s *situation) { s.noMirror(); s.pass.Peers = nil }, stepOrigin, "unresolved", "Configure PEERS"},
 		{"stale reference", func(s *situation) { s.flow().ID = uuid.NewString() }, stepOrigin, "stale_reference: node-a lists the domain with 1 flow", "ids are old"},
@@ -158,6 +157,52 @@ func TestExplainDestination(t *testing.T) {
 			c.spoil(s)
 			checkExplanation(t, explain(s.facts()), roleDestination, c.broken, c.what, c.remedy)
 		})
+	}
+}
+
+// A flow that no receiver is connected to is not broken: the answer says so, and what
+// to do. What is broken besides is named first.
+func TestExplainNobodyConnected(t *testing.T) {
+	const said = "No receiver on this host is connected to this flow: "
+	for _, c := range []struct {
+		name, what string
+		spoil      func(*situation)
+		broken     string
+	}{
+		{"master_enable false", "monitor has these ids, but its master_enable is false.", func(s *situation) { s.receiver().MasterEnable = false }, ""},
+		{"ids unset", "the mxl_domain_id or mxl_flow_id of each is unset.", func(s *situation) { s.receiver().DomainID = "" }, ""},
+		{"connected elsewhere", "1 to others, 0 to none.", func(s *situation) { s.receiver().FlowID = uuid.NewString() }, ""},
+		{"and the mirror is being made", "1 to others", func(s *situation) { s.receiver().FlowID = uuid.NewString(); s.noMirror() }, ""},
+		{"and the lane has no target any more", "1 to others", func(s *situation) {
+			s.receiver().FlowID = uuid.NewString()
+			s.pull.State, s.pull.HasLane = statePending, false
+		}, ""},
+		{"and nobody writes it", "1 to others", func(s *situation) {
+			s.receiver().FlowID = uuid.NewString()
+			s.flow().Active, s.flow().Live = false, false
+		}, stepOrigin},
+		{"and the link is down", "is unset", func(s *situation) {
+			s.receiver().DomainID = ""
+			s.route.LinkUp, s.route.LinkReason = false, "no carrier on eth1 (down)"
+		}, stepLink},
+	} {
+		s := orderly()
+		c.spoil(s)
+		e := explain(s.facts())
+		if e.OK || e.Broken != c.broken {
+			t.Errorf("%s: ok %v, broken %q, want %q\n%+v", c.name, e.OK, e.Broken, c.broken, e.Steps)
+		}
+		step := e.Steps[1]
+		if step.Step != stepConnection || step.OK != nil || !strings.HasPrefix(step.What, said) || !strings.Contains(step.What, c.what) || !strings.Contains(step.Remedy, "activate the receiver") {
+			t.Errorf("%s: %+v", c.name, step)
+		}
+		before := c.broken + ": "
+		if c.broken == "" {
+			before = "Nothing is broken. "
+		}
+		if !strings.HasPrefix(e.Summary, before) || !strings.HasSuffix(e.Summary, step.What) {
+			t.Errorf("%s: summary %q", c.name, e.Summary)
+		}
 	}
 }
 

@@ -26,7 +26,7 @@ func TestSituations(t *testing.T) {
 	there := func(w wanted) { t.Helper(); p.expect(p.A, domainID, f.ID, w) }
 
 	t.Log("no receiver is connected")
-	here(wanted{"connection", broken, "None of the receivers is connected", "Activate the receiver"})
+	here(wanted{"", unasked, "Nothing is broken. No receiver on this host is connected to this flow", "activate the receiver"})
 	there(wanted{"", unasked, "Nobody asks for this flow", "whose receiver"})
 
 	t.Log("connected and flowing")
@@ -36,7 +36,7 @@ func TestSituations(t *testing.T) {
 
 	t.Log("the receiver is not enabled")
 	p.connect(false, domainID, f.ID)
-	here(wanted{"connection", broken, "master_enable is false", "Activate the receiver"})
+	here(wanted{"", unasked, "master_enable is false", "activate the receiver"})
 
 	t.Log("an unknown flow of a known domain, an unknown domain")
 	p.connect(true, domainID, unknownID)
@@ -44,7 +44,7 @@ func TestSituations(t *testing.T) {
 	p.expect(p.A, domainID, unknownID, wanted{"origin", broken, "with 1 flow, and not this one", "Check the flow id"})
 	p.connect(true, unknownID, unknownID)
 	p.expect(p.B, unknownID, unknownID, wanted{"origin", broken, "unresolved: no peer that answers lists the domain; 1 of 1 answer", "Check the domain id"})
-	here(wanted{"connection", broken, "1 to others, 1 to none", "Activate the receiver"})
+	here(wanted{"", unasked, "1 to others, 1 to none", "activate the receiver"})
 
 	t.Log("excluded")
 	p.connect(true, domainID, f.ID)
