@@ -57,7 +57,7 @@ type Observer struct {
 	pollNow chan struct{}
 	events  chan event
 
-	snapshot     atomic.Pointer[Snapshot]
+	board        board
 	pollErrors   atomic.Uint64
 	activeErrors atomic.Uint64
 	badResources atomic.Uint64
@@ -69,7 +69,11 @@ type Observer struct {
 	locality map[string]string // node id → rule, for local nodes
 	ignored  map[note]bool
 	subs     subscriptions
-	dirty    bool
+	// dirty: the board has to be told. rows are the receivers that are to be told
+	// anew, allRows: every one; agents: so are the agents.
+	dirty, allRows, agents bool
+	rows                   map[string]bool
+	listed                 []Agent // as posted last
 	// downLogged: that the registry is down is in the log already.
 	downLogged bool
 	work       sync.WaitGroup
@@ -121,8 +125,8 @@ func NewObserver(cfg ObserverConfig) (*Observer, error) {
 		plan:     newReadPlan(cfg.PollInterval, cfg.Parallel),
 		locality: map[string]string{},
 		ignored:  map[note]bool{},
+		rows:     map[string]bool{},
 	}
-	o.snapshot.Store(&Snapshot{})
 	return o, nil
 }
 
@@ -135,7 +139,7 @@ func orDefault(d, def time.Duration) time.Duration {
 
 // Snapshot is what is known now.
 func (o *Observer) Snapshot() Snapshot {
-	s := *o.snapshot.Load()
+	s := o.board.read()
 	s.PollErrors = o.pollErrors.Load()
 	s.ActiveErrors = o.activeErrors.Load()
 	s.BadResources = o.badResources.Load()
@@ -176,15 +180,20 @@ func (o *Observer) Run(ctx context.Context) error {
 			o.refresh(time.Now())
 		case <-timer.C:
 		}
-		now := time.Now()
-		again := o.view.expire(now, o.answers)
-		if o.view.dirty {
-			o.refresh(now)
-		}
-		o.startReads(ctx, now)
-		o.publish()
-		timer.Reset(until(now, again, o.plan.wake(), o.tellCrowds(now)))
+		timer.Reset(o.turn(ctx, time.Now()))
 	}
+}
+
+// turn does what follows from what was applied and is due, and gives the time to the
+// next one. What it costs depends on what has changed, not on what is known.
+func (o *Observer) turn(ctx context.Context, now time.Time) time.Duration {
+	if o.view.expireDue(now) {
+		o.view.expire(now, o.answers)
+	}
+	o.takeOver(now)
+	o.startReads(ctx, now)
+	o.publish()
+	return until(now, o.view.soonest, o.plan.wake(), o.tellCrowds(now))
 }
 
 // until is the wait for the earlier of two instants; zero instants do not count.
@@ -211,9 +220,7 @@ func (o *Observer) apply(ctx context.Context, e event) {
 		}
 		o.note(e.message.notes)
 		asked = o.view.applyMessage(e.message.message, now)
-		if o.view.dirty {
-			o.refresh(now)
-		}
+		o.takeOver(now)
 	case e.state != nil:
 		o.applySubscription(*e.state)
 	case e.active != nil:
@@ -267,38 +274,76 @@ func (o *Observer) note(notes []note) {
 	}
 }
 
-// refresh works out which nodes are local and which receivers are read.
+// refresh works out anew which nodes are local: this host's addresses and what names
+// resolve to may have changed.
 func (o *Observer) refresh(now time.Time) {
-	locality := make(map[string]string, len(o.locality))
-	for id, e := range o.view.entries[kindNode] {
-		n := e.res.node
-		rule, local := o.cfg.Local.Match(LocalNode{ID: id, Hostname: n.hostname, Hosts: n.hosts})
-		if local {
-			locality[id] = rule
-		}
-		if o.locality[id] != rule {
-			o.dirty = true
-			o.cfg.Log.Debug("nmos_node_local", "node_id", id, "hostname", clip(n.hostname), "rule", rule)
+	for id := range o.view.entries[kindNode] {
+		if o.match(id) {
+			o.view.mark(kindNode, id)
 		}
 	}
-	for id := range o.locality {
-		o.dirty = o.dirty || o.view.node(id) == nil
+	o.takeOver(now)
+}
+
+// match brings the locality of a node up to date and says whether it is another one.
+func (o *Observer) match(id string) bool {
+	n := o.view.node(id)
+	if n == nil {
+		_, was := o.locality[id]
+		delete(o.locality, id)
+		return was
 	}
-	o.locality = locality
-	o.dirty = o.dirty || o.view.dirty
-	o.view.dirty = false
-	if !o.dirty {
+	rule, local := o.cfg.Local.Match(LocalNode{ID: id, Hostname: n.hostname, Hosts: n.hosts})
+	if o.locality[id] == rule {
+		return false
+	}
+	o.cfg.Log.Debug("nmos_node_local", "node_id", id, "hostname", clip(n.hostname), "rule", rule)
+	if local {
+		o.locality[id] = rule
+	} else {
+		delete(o.locality, id)
+	}
+	return true
+}
+
+// takeOver follows what changed in the view: which of the receivers that this is about
+// are read, and that they are told anew.
+func (o *Observer) takeOver(now time.Time) {
+	c := o.view.changed
+	if !c.any() {
 		return
 	}
-	for id := range o.plan.reads {
-		if !o.isLocal(id) {
-			o.plan.remove(id)
+	o.view.changed = changes{}
+	o.dirty, o.allRows, o.agents = true, o.allRows || c.all, o.agents || c.all || c.agents
+	device := func(id string) {
+		for receiver := range o.view.kin.receivers[id] {
+			o.look(receiver, now)
 		}
 	}
-	for id := range o.view.entries[kindReceiver] {
-		if o.isLocal(id) {
-			o.plan.add(id, now)
+	for id := range c.ids[kindNode] {
+		o.match(id)
+		for d := range o.view.kin.devices[id] {
+			device(d)
 		}
+	}
+	for id := range c.ids[kindDevice] {
+		device(id)
+	}
+	for id := range c.ids[kindReceiver] {
+		o.look(id, now)
+	}
+}
+
+// look plans the reads of a receiver, or that there are none, and has it told anew.
+func (o *Observer) look(id string, now time.Time) {
+	o.rows[id] = true
+	if o.isLocal(id) {
+		o.plan.add(id, now)
+		return
+	}
+	o.plan.remove(id)
+	if e := o.view.entries[kindReceiver][id]; e != nil && e.forgot {
+		o.view.look = true // nothing answers for it any more
 	}
 }
 

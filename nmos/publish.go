@@ -5,24 +5,32 @@ import (
 	"slices"
 )
 
-// publish builds a new snapshot when something changed and tells about it.
+// publish posts what changed and tells about it.
 func (o *Observer) publish() {
 	if !o.dirty {
 		return
 	}
-	o.dirty = false
-	s := &Snapshot{
-		RegistryUp: o.view.up, RegistryError: o.view.err, QueryURL: o.view.base,
-		Subscribed: o.subs.allOpen(), Stale: o.view.stale(),
-		Agents: o.view.agents(o.cfg.OwnHostID, o.cfg.OwnNodeID),
+	if o.agents {
+		o.listed = o.view.agents(o.cfg.OwnHostID, o.cfg.OwnNodeID)
 	}
-	for id, e := range o.view.entries[kindReceiver] {
-		if e.res.receiver.mxl {
-			s.Receivers = append(s.Receivers, o.receiver(id, e))
+	if o.allRows {
+		for id := range o.view.entries[kindReceiver] {
+			o.rows[id] = true
 		}
 	}
-	slices.SortFunc(s.Receivers, func(a, b Receiver) int { return cmp.Compare(a.ID, b.ID) })
-	o.snapshot.Store(s)
+	rows := make(map[string]*Receiver, len(o.rows))
+	for id := range o.rows {
+		rows[id] = nil
+		if e := o.view.entries[kindReceiver][id]; e != nil && e.res.receiver.mxl {
+			r := o.receiver(id, e)
+			rows[id] = &r
+		}
+	}
+	o.board.post(Snapshot{
+		RegistryUp: o.view.up, RegistryError: o.view.err, QueryURL: o.view.base,
+		Subscribed: o.subs.allOpen(), Stale: o.view.stale(), Agents: o.listed,
+	}, rows)
+	o.dirty, o.allRows, o.agents, o.rows = false, false, false, map[string]bool{}
 	select {
 	case o.changed <- struct{}{}:
 	default:
@@ -49,9 +57,10 @@ func (o *Observer) receiver(id string, e *entry) Receiver {
 // that is listed now wins, then the lowest node id.
 func (v *view) agents(ownHostID, ownNodeID string) []Agent {
 	var list []Agent
-	for id, e := range v.entries[kindNode] {
+	for id := range v.kin.agents {
+		e := v.entries[kindNode][id]
 		n := e.res.node
-		if n.control == "" || n.hostID == ownHostID || id == ownNodeID {
+		if n.hostID == ownHostID || id == ownNodeID {
 			continue
 		}
 		list = append(list, Agent{HostID: n.hostID, ControlURL: n.control, NodeID: id, Stale: !v.up || !e.missing.IsZero()})

@@ -46,7 +46,9 @@ func (o *Observer) applyActive(a activeEvent, now time.Time) {
 		for _, reason := range res.reasons {
 			o.note([]note{{kindReceiver, r.id, reason}})
 		}
-		o.dirty = o.dirty || changed || r.stale
+		if changed || r.stale {
+			o.tell(r.id)
+		}
 		r.known, r.stale, r.facts = true, false, res.facts
 		if r.last.url != res.url {
 			r.host = hostOf(res.url)
@@ -60,14 +62,29 @@ func (o *Observer) applyActive(a activeEvent, now time.Time) {
 		}
 		return
 	}
-	if r.known && !r.stale {
-		r.stale, o.dirty = true, true
-	}
+	o.outdate(r)
 	if !r.warned {
 		r.warned = true
 		if o.unavailable.admit(now) {
 			o.cfg.Log.Warn("nmos_active_unavailable", "receiver_id", r.id, "url", res.url, "status", statusOf(res.err), "error", res.err)
 		}
+	}
+}
+
+// tell has a receiver told anew.
+func (o *Observer) tell(id string) {
+	o.dirty, o.rows[id] = true, true
+}
+
+// outdate marks that what is known of a receiver could not be read again.
+func (o *Observer) outdate(r *read) {
+	if !r.known || r.stale {
+		return
+	}
+	r.stale = true
+	o.tell(r.id)
+	if e := o.view.entries[kindReceiver][r.id]; e != nil && e.forgot {
+		o.view.look = true
 	}
 }
 

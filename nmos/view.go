@@ -32,7 +32,8 @@ type view struct {
 	ownNodeID   string
 
 	entries [kinds]map[string]*entry
-	missing int // entries with a missing time
+	gone    [kinds]map[string]*entry // those with a missing time
+	kin     kin
 
 	up     bool
 	err    string
@@ -41,7 +42,12 @@ type view struct {
 	epoch  uint64
 	own    ownListing
 	listed bool // the last pass had at least one node
-	dirty  bool // the snapshot has to be built again
+
+	changed changes // since they were last taken
+	// look: expire may find something whatever the time is. soonest: not before that,
+	// else; zero when nothing is missing, or nothing may go before the next pass.
+	look    bool
+	soonest time.Time
 }
 
 type entry struct {
@@ -61,9 +67,9 @@ const (
 )
 
 func newView(removeHold, restartHold time.Duration, ownNodeID string) *view {
-	v := &view{removeHold: removeHold, restartHold: restartHold, ownNodeID: ownNodeID}
+	v := &view{removeHold: removeHold, restartHold: restartHold, ownNodeID: ownNodeID, kin: newKin()}
 	for k := range kinds {
-		v.entries[k] = map[string]*entry{}
+		v.entries[k], v.gone[k] = map[string]*entry{}, map[string]*entry{}
 	}
 	return v
 }
@@ -74,6 +80,7 @@ type touched map[string]bool
 // applyPass merges a complete reading. An entry that a subscription changed
 // after the reading started wins over it.
 func (v *view) applyPass(p pass, epoch uint64, now time.Time) touched {
+	v.look = true
 	if p.err != nil {
 		v.passFailed(p.err)
 		return nil
@@ -82,7 +89,7 @@ func (v *view) applyPass(p pass, epoch uint64, now time.Time) touched {
 		v.sign = now
 	}
 	if !v.up || v.err != "" || v.base != p.base {
-		v.dirty = true
+		v.changed.all = true
 	}
 	v.up, v.err, v.base, v.epoch = true, "", p.base, epoch
 
@@ -102,7 +109,7 @@ func (v *view) applyPass(p pass, epoch uint64, now time.Time) touched {
 		}
 		for id, e := range v.entries[k] {
 			if !present[id] && e.touched.Before(p.started) {
-				v.lose(e, now)
+				v.lose(k, id, e, now)
 			}
 		}
 	}
@@ -122,7 +129,7 @@ func (v *view) applyPass(p pass, epoch uint64, now time.Time) touched {
 // markForgotten marks what this pass lost.
 func (v *view) markForgotten(now time.Time) {
 	for k := range kinds {
-		for _, e := range v.entries[k] {
+		for _, e := range v.gone[k] {
 			e.forgot = e.forgot || e.missing.Equal(now)
 		}
 	}
@@ -134,7 +141,7 @@ func (v *view) passFailed(err error) {
 		text = "" // down, but nothing is wrong
 	}
 	if v.up || v.err != text {
-		v.up, v.err, v.dirty = false, text, true
+		v.up, v.err, v.changed.all = false, text, true
 	}
 }
 
@@ -148,7 +155,7 @@ func (v *view) applyMessage(m message, now time.Time) touched {
 		if c.removed {
 			if e := v.entries[m.kind][c.res.id]; e != nil {
 				e.touched = now
-				v.lose(e, now)
+				v.lose(m.kind, c.res.id, e, now)
 			}
 			continue
 		}
@@ -174,14 +181,14 @@ func (v *view) upsert(k kind, r resource, byMessage time.Time, t touched, device
 	case e == nil && (r.bad || len(v.entries[k]) >= maxEntries):
 		return
 	case e == nil:
-		e = &entry{res: r}
+		e = &entry{res: resource{id: r.id}}
 		v.entries[k][r.id] = e
-		v.dirty = true
+		v.take(k, e, r)
 	default:
 		if !e.missing.IsZero() {
 			e.missing, e.forgot = time.Time{}, false
-			v.missing--
-			v.dirty = true
+			delete(v.gone[k], r.id)
+			v.mark(k, r.id)
 		}
 		if r.bad || sameResource(e.res, r) {
 			if !byMessage.IsZero() {
@@ -189,8 +196,7 @@ func (v *view) upsert(k kind, r resource, byMessage time.Time, t touched, device
 			}
 			return // a bad entry leaves what was known
 		}
-		e.res = r
-		v.dirty = true
+		v.take(k, e, r)
 	}
 	if !byMessage.IsZero() {
 		e.touched = byMessage
@@ -203,22 +209,35 @@ func (v *view) upsert(k kind, r resource, byMessage time.Time, t touched, device
 	}
 }
 
-func (v *view) lose(e *entry, now time.Time) {
+func (v *view) lose(k kind, id string, e *entry, now time.Time) {
 	if e.missing.IsZero() {
 		e.missing = now
-		v.missing++
-		v.dirty = true
+		v.gone[k][id] = e
+		v.soonest = earlier(v.soonest, now.Add(v.removeHold))
+		v.mark(k, id)
 	}
+}
+
+// take replaces what is known of an entry.
+func (v *view) take(k kind, e *entry, r resource) {
+	v.mark(k, r.id) // as what it was, too
+	v.kin.drop(k, e.res)
+	e.res = r
+	v.kin.add(k, r)
+	v.mark(k, r.id)
+}
+
+// mark notes that an entry is another one than before, or is about to be.
+func (v *view) mark(k kind, id string) {
+	v.changed.add(k, id)
+	v.changed.agents = v.changed.agents || k == kindNode && v.kin.agents[id]
 }
 
 // touchDevices adds the receivers of devices that are new or changed: their
 // control hrefs may be others now.
 func (v *view) touchDevices(devices map[string]bool, t touched) {
-	if len(devices) == 0 {
-		return
-	}
-	for id, e := range v.entries[kindReceiver] {
-		if e.res.receiver.mxl && devices[e.res.receiver.deviceID] {
+	for device := range devices {
+		for id := range v.kin.receivers[device] {
 			t[id] = true
 		}
 	}
@@ -234,19 +253,27 @@ func (v *view) noteOwn(now time.Time) {
 	case listed && v.own == ownVanished, !listed && v.own == ownListed:
 		v.sign = now
 	}
+	was := v.own
 	if listed {
 		v.own = ownListed
 	} else if v.own == ownListed {
 		v.own = ownVanished
 	}
+	v.look = v.look || v.own != was
 }
 
-// expire lets go of what has been missing long enough and says when to look
-// again (zero: nothing is missing, or nothing may go before the next pass).
+// expireDue says whether expire may find something: it goes through everything that
+// is missing, which is not to happen with each message.
+func (v *view) expireDue(now time.Time) bool {
+	return v.look || !v.soonest.IsZero() && !now.Before(v.soonest)
+}
+
+// expire lets go of what has been missing long enough and notes when to look again.
 // answers tells whether the last /active read of a receiver succeeded.
-func (v *view) expire(now time.Time, answers func(receiverID string) bool) (again time.Time) {
-	if v.missing == 0 || !v.up || !v.listed {
-		return time.Time{}
+func (v *view) expire(now time.Time, answers func(receiverID string) bool) {
+	v.look, v.soonest = false, time.Time{}
+	if !v.missing() || !v.up || !v.listed {
+		return
 	}
 	kept := v.answering(answers)
 	hold := v.removeHold
@@ -255,8 +282,8 @@ func (v *view) expire(now time.Time, answers func(receiverID string) bool) (agai
 	}
 	calm := v.sign.Add(v.restartHold)
 	for k := range kinds {
-		for id, e := range v.entries[k] {
-			if e.missing.IsZero() || kept[k][id] {
+		for id, e := range v.gone[k] {
+			if kept[k][id] {
 				continue
 			}
 			at := e.missing.Add(hold)
@@ -264,15 +291,24 @@ func (v *view) expire(now time.Time, answers func(receiverID string) bool) (agai
 				at = calm
 			}
 			if !now.Before(at) {
+				v.mark(k, id)
+				v.kin.drop(k, e.res)
 				delete(v.entries[k], id)
-				v.missing--
-				v.dirty = true
-			} else if again.IsZero() || at.Before(again) {
-				again = at
+				delete(v.gone[k], id)
+			} else {
+				v.soonest = earlier(v.soonest, at)
 			}
 		}
 	}
-	return again
+}
+
+func (v *view) missing() bool {
+	for k := range kinds {
+		if len(v.gone[k]) > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // answering lists the forgotten receivers that still answer, and their devices
@@ -281,7 +317,7 @@ func (v *view) answering(answers func(string) bool) (kept [kinds]map[string]bool
 	for k := range kinds {
 		kept[k] = map[string]bool{}
 	}
-	for id, e := range v.entries[kindReceiver] {
+	for id, e := range v.gone[kindReceiver] {
 		if !e.forgot || !answers(id) {
 			continue
 		}
@@ -296,7 +332,7 @@ func (v *view) answering(answers func(string) bool) (kept [kinds]map[string]bool
 
 // stale: something is kept although the registry does not answer or list it.
 func (v *view) stale() bool {
-	if v.missing > 0 {
+	if v.missing() {
 		return true
 	}
 	return !v.up && len(v.entries[kindNode])+len(v.entries[kindReceiver]) > 0
