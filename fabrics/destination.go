@@ -85,8 +85,9 @@ type destination struct {
 	retractions retractions // discrete
 	next        uint64      // continuous: number of the next sample
 	nextPost    int64
-	entry       uint64      // continuous: next bounce-buffer entry, kept over reconnects
-	buffers     sendBuffers // batches of samples, headers that take grains back
+	entry       uint64          // continuous: next bounce-buffer entry, kept over reconnects
+	feed        *ofi.SampleFeed // continuous: batches that need no decision
+	buffers     sendBuffers     // batches of samples, headers that take grains back
 }
 
 // restart makes the next transfer begin at the origin's head, and at slice 0.
@@ -95,7 +96,10 @@ func (d *destination) restart() {
 	d.next = undefinedIndex
 }
 
-func (d *destination) free() { d.buffers.close() }
+func (d *destination) free() {
+	d.feed.Close()
+	d.buffers.close()
+}
 
 // push takes a transfer into account; its writes are in the batch from the given
 // position on.
@@ -291,6 +295,11 @@ func (l *sourceLane) reserve(d *destination) error {
 	}
 	if err := d.buffers.open(l.fabric, l.info, buffer); err != nil {
 		return err
+	}
+	if !l.shape.discrete {
+		if err := d.openFeed(); err != nil {
+			return err
+		}
 	}
 	l.reserved += writes
 	d.reserved = writes

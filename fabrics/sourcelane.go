@@ -102,6 +102,14 @@ func (l *sourceLane) pass() error {
 		l.stop = true
 		return nil
 	}
+	if d := l.streams(now); d != nil {
+		if done, err := l.stream(d, now); done || err != nil {
+			l.stalls.end(true, l.now())
+			return err
+		}
+		now = l.now()
+		l.stalls.begin(now)
+	}
 	l.fill(now)
 	filled := l.now()
 
@@ -112,11 +120,21 @@ func (l *sourceLane) pass() error {
 	l.stalls.lap(taskPost, filled+int64(l.poller.Posting()))
 	l.stalls.waited(int64(w.poll+w.sync)+held, now)
 	l.posted()
+	if err := l.settle(n, err, now-held, now); err != nil {
+		return err
+	}
+	l.stalls.end(w.busy || n > 0, l.now())
+	return nil
+}
+
+// settle deals with what the poller has brought: n completions of a time, or err, and
+// besides a failure, an event, and what the wait for the origin came to.
+func (l *sourceLane) settle(n int, err error, completed, now int64) error {
 	if err != nil {
 		return l.failAll(fmt.Errorf("read completion queue: %w", err), now)
 	}
 	for i := range n {
-		l.complete(l.poller.Token(i), now-held)
+		l.complete(l.poller.Token(i), completed)
 	}
 	if token, failed := l.poller.Failed(); failed != nil {
 		l.failed(token, failed, now)
@@ -127,7 +145,6 @@ func (l *sourceLane) pass() error {
 	if err := l.poller.WordError(); err != nil {
 		return fmt.Errorf("wait for the origin: %w: %w", mxl.ErrFlowInvalid, err)
 	}
-	l.stalls.end(w.busy || n > 0, l.now())
 	return nil
 }
 
@@ -206,6 +223,11 @@ func (l *sourceLane) complete(token uint64, now int64) {
 	if d == nil || d.flying == 0 {
 		return // of a connection that is gone
 	}
+	l.finish(d, now, mxl.Now())
+}
+
+// finish takes a finished write of d's oldest transfer into account.
+func (l *sourceLane) finish(d *destination, now int64, tai uint64) {
 	t := &d.transfers[d.first]
 	if t.writes--; t.writes > 0 {
 		return
@@ -222,7 +244,7 @@ func (l *sourceLane) complete(token uint64, now int64) {
 	n.transfers.Add(1)
 	n.bytes.Add(t.bytes)
 	n.head.Store(t.index)
-	n.lastAt.Store(mxl.Now())
+	n.lastAt.Store(tai)
 	l.numbers.transfer.observe(now-t.posted, now)
 	d.slowest = max(now-t.posted, d.slowest-d.slowest/8)
 	limit := audioStall

@@ -50,9 +50,9 @@ func (l *targetLane) stream(start int64, wait time.Duration) (int, error) {
 		l.spaced(b.Ended)
 		l.numbers.age.observe(ageOf(w.Rate(), b.Head-b.Count, b.TAI), b.Ended)
 	}
-	began, woke := run.Last()
-	l.busy = n > 0 || run.Len() > 0 && run.Batch(run.Len()-1).Began >= woke
-	l.stalls.resume(began)
-	l.stalls.waited(int64(wait), woke)
+	last := run.Last()
+	l.busy = n > 0 || run.Len() > 0 && run.Batch(run.Len()-1).Began >= last.Woke
+	l.stalls.resume(last.Began)
+	l.stalls.waited(last.Allowed, last.Woke)
 	return n, err
 }

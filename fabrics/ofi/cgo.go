@@ -11,6 +11,8 @@ package ofi
 #cgo nocallback ofi_exchange
 #cgo noescape ofi_receive_samples
 #cgo nocallback ofi_receive_samples
+#cgo noescape ofi_send_samples
+#cgo nocallback ofi_send_samples
 #cgo noescape ofi_mapping_faults
 #cgo nocallback ofi_mapping_faults
 #include "mappings.h"

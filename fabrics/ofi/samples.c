@@ -5,8 +5,10 @@
 #define _GNU_SOURCE
 #include "samples.h"
 
+#include <errno.h>
 #include <linux/futex.h>
 #include <limits.h>
+#include <poll.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -47,6 +49,17 @@ static void scatter(const struct ofi_ring *r, struct place at, const uint8_t *fr
 		memcpy(channel + at.offset, from, at.first);
 		memcpy(channel, from + at.first, at.rest);
 		from += at.first + at.rest;
+	}
+}
+
+static void gather(const struct ofi_ring *r, struct place at, uint8_t *to)
+{
+	for (uint64_t c = 0; c < r->count; c++) {
+		const uint8_t *channel = r->channels + c * r->length * r->word;
+
+		memcpy(to, channel + at.offset, at.first);
+		memcpy(to + at.first, channel, at.rest);
+		to += at.first + at.rest;
 	}
 }
 
@@ -116,6 +129,7 @@ int ofi_receive_samples(struct ofi_poller *p, struct ofi_sink *s, struct ofi_sam
 		int got, i;
 
 		run->began = now;
+		run->allowed = wait_ns;
 		got = ofi_poll_armed(p, wait_ns, &armed);
 		run->woke = now = lane + (int64_t)ofi_monotonic();
 		if (got <= 0 || p->flags)
@@ -144,5 +158,132 @@ int ofi_receive_samples(struct ofi_poller *p, struct ofi_sink *s, struct ofi_sam
 			return 0;
 		if (wait_ns > end - now)
 			wait_ns = end - now;
+	}
+}
+
+/* How long a completion is waited for before Go looks into it. */
+#define COMPLETION_WAIT 100000000
+/* How long the origin may be silent before Go looks into it. */
+#define SILENCE 20000000
+
+/* When the transfer after one with these times is due (fabrics, nextSamplePost). */
+int64_t ofi_next_post(int64_t posted, int64_t completed, int64_t pass, int64_t gap)
+{
+	int64_t passes = (completed - posted + pass - 1) / pass;
+
+	return posted + (passes > 0 ? passes : 1) * pass + gap;
+}
+
+/* Sleeps for ns; false when the wake descriptor ended it. */
+static bool rest(struct ofi_poller *p, int64_t ns)
+{
+	int64_t until = (int64_t)ofi_monotonic() + ns;
+
+	while (ns > 0) {
+		struct pollfd wake = { .fd = p->wake_fd, .events = POLLIN };
+		struct timespec ts = { ns / 1000000000, ns % 1000000000 };
+		int ret = ppoll(&wake, 1, &ts, NULL);
+		uint64_t value;
+
+		if (ret > 0) {
+			p->flags |= OFI_WOKEN;
+			if (read(p->wake_fd, &value, sizeof(value)) < 0)
+				value = 0;
+			return false;
+		}
+		if (ret == 0)
+			return true;
+		if (errno != EINTR)
+			return false;
+		p->interrupted++;
+		ns = until - (int64_t)ofi_monotonic();
+	}
+	return true;
+}
+
+/* Puts the count samples from next into the feed's next write. False when they were
+ * overwritten, or their file cut off, meanwhile. */
+static bool fill(struct ofi_feed *f, uint64_t count)
+{
+	uint8_t *buffer = f->buffers + f->entry % f->buffer_count * f->stride;
+	uint64_t header[2] = { f->next + count, count }, newest;
+	uint32_t faults = ofi_mapping_faults();
+
+	memcpy(buffer, header, sizeof(header));
+	gather(&f->ring, place_of(&f->ring, f->next + count, count), buffer + OFI_SAMPLE_HEADER);
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	newest = __atomic_load_n(f->ring.head, __ATOMIC_ACQUIRE);
+	if (newest < f->next + count || newest - f->next > f->ring.length / 2 || ofi_mapping_faults() != faults)
+		return false;
+	f->write.iov[0].iov_base = buffer;
+	f->write.iov[0].iov_len = OFI_SAMPLE_HEADER + count * f->ring.count * f->ring.word;
+	f->write.immediate = f->entry % f->remotes;
+	f->write.remote_addr = f->remote[f->write.immediate].address;
+	f->write.remote_key = f->remote[f->write.immediate].key;
+	return true;
+}
+
+/* Sends what the origin has, each time that it is due and there is something, until
+ * end or until a batch is not plain, a cycle was slow, the origin pauses, or something
+ * else happened. The rest is as of ofi_exchange: completions that were not dealt with,
+ * flags, and the result of the feed's write. Nothing may be in flight before; the last
+ * batch of the run may be after it. now is the lane's time, and so is end. */
+int ofi_send_samples(struct ofi_poller *p, struct ofi_feed *f, int64_t now, int64_t end)
+{
+	int64_t lane = now - (int64_t)ofi_monotonic();
+	struct ofi_run *run = &f->run;
+	bool armed = false;
+
+	p->flags = 0;
+	run->count = 0;
+	f->write.result = 0;
+	for (;;) {
+		struct ofi_batch *b = &run->batches[run->count];
+		uint64_t head, count;
+		uint32_t seen;
+		int got;
+
+		run->began = now;
+		run->allowed = f->next_post > now ? f->next_post - now : 0;
+		got = rest(p, run->allowed);
+		run->woke = run->posted = now = lane + (int64_t)ofi_monotonic();
+		if (!got)
+			return 0;
+		seen = __atomic_load_n(f->ring.sync, __ATOMIC_ACQUIRE);
+		head = __atomic_load_n(f->ring.head, __ATOMIC_ACQUIRE);
+		if (head == f->next) {
+			int64_t until = now + SILENCE < end ? now + SILENCE : end;
+
+			p->head = (const uint32_t *)f->ring.head; /* the format is little-endian */
+			p->head_seen = (uint32_t)head;
+			p->head_every = f->pass;
+			ofi_sleep_on_word(p, f->ring.sync, seen, (uint64_t)(until - lane));
+			run->began = run->woke = run->posted = now = lane + (int64_t)ofi_monotonic();
+			run->allowed = 0;
+			head = __atomic_load_n(f->ring.head, __ATOMIC_ACQUIRE);
+			if (p->flags || head == f->next)
+				return 0;
+		}
+		if (head < f->next || head - f->next > f->ring.length / 2)
+			return 0;
+		count = head - f->next < f->limit ? head - f->next : f->limit;
+		b->began = now;
+		b->tai = tai();
+		b->ended = 0;
+		if (!fill(f, count) || ofi_post(&f->write, 1) != 1)
+			return 0;
+		f->entry++;
+		b->head = f->next = f->next + count;
+		b->count = count;
+		run->count++;
+		run->posted = lane + (int64_t)ofi_monotonic();
+
+		got = ofi_poll_armed(p, COMPLETION_WAIT, &armed);
+		if (got != 1 || p->flags || (uint64_t)(uintptr_t)p->entries[0].op_context != f->write.token)
+			return got;
+		b->ended = now = lane + (int64_t)ofi_monotonic();
+		f->next_post = ofi_next_post(b->began, now, f->pass, f->gap);
+		if (run->count == OFI_BATCHES || now >= end || now - run->began > SLOW)
+			return 0;
 	}
 }

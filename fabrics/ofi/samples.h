@@ -25,12 +25,13 @@ struct ofi_batch {
 	int64_t ended;        /* sender: completed, 0 while it is in flight; receiver: readable */
 };
 
-/* What a run has moved. Of the last of its cycles there is also when that began, and
- * when its wait was over. */
+/* What a run has moved, and the times of the last of its cycles: when its wait began,
+ * how long that might have lasted, when it was over, and, of a sender, when the batch
+ * was posted. */
 struct ofi_run {
 	struct ofi_batch batches[OFI_BATCHES];
 	uint32_t count;
-	int64_t began, woke;
+	int64_t began, allowed, woke, posted;
 };
 
 /* Numbers that others read while a run lasts: package ofi, SampleCounts. */
@@ -46,7 +47,28 @@ struct ofi_sink {
 	struct ofi_run run;
 };
 
+struct ofi_remote {
+	uint64_t address, key;
+};
+
+struct ofi_feed {
+	struct ofi_ring ring;
+	struct ofi_write write;    /* of the next batch */
+	struct ofi_remote *remote; /* bounce-buffer entries */
+	uint64_t remotes;
+	uint8_t *buffers;          /* what is sent from, in turn */
+	uint64_t stride, buffer_count;
+	uint64_t entry;            /* number of the next batch */
+	uint64_t next;             /* sample */
+	uint64_t limit;            /* samples of a batch */
+	int64_t next_post;         /* lane time */
+	int64_t pass, gap;         /* ns */
+	struct ofi_run run;
+};
+
 int ofi_receive_samples(struct ofi_poller *p, struct ofi_sink *s, struct ofi_sample_counts *counts,
 			int64_t now, int64_t wait_ns, int64_t run_ns);
+int ofi_send_samples(struct ofi_poller *p, struct ofi_feed *f, int64_t now, int64_t end);
+int64_t ofi_next_post(int64_t posted, int64_t completed, int64_t pass, int64_t gap);
 
 #endif

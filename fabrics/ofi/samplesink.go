@@ -69,8 +69,14 @@ func (r SampleRun) Batch(i int) SampleBatch {
 	return SampleBatch{uint64(b.head), uint64(b.count), uint64(b.tai), int64(b.began), int64(b.ended)}
 }
 
-// Last is when the last cycle began to wait and when its wait was over, in lane time.
-func (r SampleRun) Last() (began, woke int64) { return int64(r.c.began), int64(r.c.woke) }
+// SampleCycle is the last cycle of a run, in lane time: when its wait began, how long
+// that might have lasted, when it was over, and, of a sender, when its batch was posted.
+type SampleCycle struct{ Began, Allowed, Woke, Posted int64 }
+
+// Last is the last cycle.
+func (r SampleRun) Last() SampleCycle {
+	return SampleCycle{int64(r.c.began), int64(r.c.allowed), int64(r.c.woke), int64(r.c.posted)}
+}
 
 // SampleSink is where a target's batches arrive, and the ring they go to.
 type SampleSink struct{ c *C.struct_ofi_sink }
