@@ -330,7 +330,7 @@ func TestServeHTTP(t *testing.T) {
 	if resp.Header.Get("Content-Type") != ContentType || resp.ContentLength != int64(body.Len()) || len(resp.TransferEncoding) != 0 {
 		t.Errorf("%v, length %d of %d", resp.Header, resp.ContentLength, body.Len())
 	}
-	for _, want := range []string{"go_goroutines ", "process_resident_memory_bytes ", "go_build_info{", "# HELP " + Prefix + "info "} {
+	for _, want := range []string{"go_goroutines ", "go_gc_heap_live_bytes ", "process_resident_memory_bytes ", "go_build_info{", "# HELP " + Prefix + "info "} {
 		if !strings.Contains(body.String(), want) {
 			t.Errorf("no %s", want)
 		}

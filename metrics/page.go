@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"regexp"
 	"sync"
 	"time"
 
@@ -47,7 +48,10 @@ func New() *Page {
 		p.registry.MustRegister(p.events[f])
 	}
 	p.startAtZero()
-	p.registry.MustRegister(collectors.NewGoCollector(),
+	// Beside what the client library takes of the runtime: what the last collection
+	// found in use, which grows with a leak and with nothing else.
+	live := collectors.GoRuntimeMetricsRule{Matcher: regexp.MustCompile(`^/gc/heap/live:bytes$`)}
+	p.registry.MustRegister(collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(live)),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), collectors.NewBuildInfoCollector())
 	return p
 }
