@@ -78,8 +78,9 @@ func (s *Store) changeable(name string, raw json.RawMessage) (Key, error) {
 
 // Import replaces the file layer by an exported document, or by an object
 // whose only member "config" is one. Names that are no settings, those that
-// the environment holds and those that only it may hold are skipped. Of a file that
-// somebody else has changed meanwhile a copy stays.
+// the environment holds and those that only it may hold are skipped; a document
+// of nothing but other names is an *Error, for it would empty the file layer. Of a
+// file that somebody else has changed meanwhile a copy stays.
 func (s *Store) Import(document []byte) (restart bool, err error) {
 	object, err := parseObject(document)
 	if err != nil {
@@ -93,12 +94,19 @@ func (s *Store) Import(document []byte) (restart bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	layer := make(map[string]json.RawMessage, len(object))
+	settings := 0
 	for name, raw := range object {
 		k, known := Lookup(name)
+		if known {
+			settings++
+		}
 		_, held := s.environment[k.Name]
 		if known && !held && k.inFile() {
 			layer[name] = raw
 		}
+	}
+	if settings == 0 && len(object) > 0 {
+		return false, &Error{Err: errors.New("the configuration document holds no setting; GET /api/v1/config/export gives one")}
 	}
 	if _, _, err := s.consider(layer); err != nil {
 		return false, err

@@ -176,7 +176,8 @@ func TestExportImport(t *testing.T) {
 		t.Error("import opened the rebuild hook, or changed nothing")
 	}
 	before := state(t, s)
-	for _, bad := range []string{`[]`, `{"config":[]}`, `{"MIRROR_GRACE_S":-1}`, `{"MXL_ROOT":"/a","MXL_DOMAIN_SCAN_PATH":"/b"}`} {
+	for _, bad := range []string{`[]`, `{"config":[]}`, `{"MIRROR_GRACE_S":-1}`, `{"MXL_ROOT":"/a","MXL_DOMAIN_SCAN_PATH":"/b"}`,
+		`{"config":{"MIRROR_GRACE_S":4},"origin":{},"restart_required":false}`, `{"config":{"NOT_A_KEY":1}}`} {
 		if _, err := s.Import([]byte(bad)); err == nil {
 			t.Errorf("%s was taken", bad)
 		}
