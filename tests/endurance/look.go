@@ -3,45 +3,49 @@ package main
 import (
 	"bytes"
 	"fmt"
-	"math"
 	"os"
 	"strconv"
 	"strings"
 	"time"
 )
 
-// look is one look at an agent.
+// look is one look at an agent. Memory is in KiB.
 type look struct {
-	at          time.Duration
-	rss         float64 // KiB
+	at time.Duration // since the first look at any agent
+
+	rss         float64 // resident: the sum of the next three
+	anon        float64 // private to the process, what is swapped out with it: all that an allocator gives out
+	file        float64 // pages of programs and libraries, resident since they were first touched
+	shmem       float64 // pages of rings, likewise
 	descriptors float64
 	threads     float64
 	lines       float64 // of log, since its start, but those of stalls
 	stalls      float64 // lines that say that the machine gave a thread no time
+
+	goes *goes // nil when this look did not ask the agent
+}
+
+// goes is what an agent's metrics page tells of the Go runtime.
+type goes struct {
+	live       float64 // what the last collection found in use
+	stacks     float64 // of goroutines, those of ended ones that are kept for new ones too
+	beyond     float64 // anonymous memory that is neither heap nor stacks: C's, threads', the runtime's own
+	goroutines float64
 }
 
 // lookAt reads what the kernel says of a process.
 func lookAt(pid int, log []byte) (l look, err error) {
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	status, err := kernelFigures(fmt.Sprintf("/proc/%d/status", pid), "VmRSS", "RssFile", "RssShmem", "Threads")
 	if err != nil {
 		return l, err
 	}
-	for line := range strings.Lines(string(status)) {
-		name, rest, _ := strings.Cut(line, ":")
-		fields := strings.Fields(rest)
-		if len(fields) == 0 {
-			continue
-		}
-		switch name {
-		case "VmRSS":
-			l.rss, err = strconv.ParseFloat(fields[0], 64)
-		case "Threads":
-			l.threads, err = strconv.ParseFloat(fields[0], 64)
-		}
-		if err != nil {
-			return l, fmt.Errorf("%s of process %d: %w", name, pid, err)
-		}
+	// The status counts per processor and adds up now and then; this walks the pages.
+	memory, err := kernelFigures(fmt.Sprintf("/proc/%d/smaps_rollup", pid), "Anonymous", "Swap")
+	if err != nil {
+		return l, err
 	}
+	l.rss, l.file, l.shmem, l.threads = status["VmRSS"], status["RssFile"], status["RssShmem"], status["Threads"]
+	l.anon = memory["Anonymous"] + memory["Swap"]
 	open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
 	if err != nil {
 		return l, err
@@ -57,67 +61,48 @@ func lookAt(pid int, log []byte) (l look, err error) {
 	return l, nil
 }
 
-// slope is a straight line's through looks, per minute, with its standard error:
-// what is smaller than a few of those is noise.
-type slope struct{ PerMinute, Error float64 }
-
-// slopeOf fits the line by least squares.
-func slopeOf(looks []look, value func(look) float64) slope {
-	n := float64(len(looks))
-	if n < 3 {
-		return slope{}
+// kernelFigures are the named figures of a file of lines "name: figure unit".
+func kernelFigures(path string, names ...string) (map[string]float64, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
 	}
-	var mx, my float64
-	for _, l := range looks {
-		mx += l.at.Minutes() / n
-		my += value(l) / n
-	}
-	var xx, xy float64
-	for _, l := range looks {
-		xx += (l.at.Minutes() - mx) * (l.at.Minutes() - mx)
-		xy += (l.at.Minutes() - mx) * (value(l) - my)
-	}
-	if xx == 0 {
-		return slope{}
-	}
-	s := slope{PerMinute: xy / xx}
-	var squares float64
-	for _, l := range looks {
-		d := value(l) - my - s.PerMinute*(l.at.Minutes()-mx)
-		squares += d * d
-	}
-	s.Error = math.Sqrt(squares / (n - 2) / xx)
-	return s
-}
-
-// grows says whether a slope is above a limit by more than noise: three standard
-// errors.
-func (s slope) grows(limit float64) bool { return s.PerMinute-3*s.Error > limit }
-
-// growth is how an agent's figures went.
-type growth struct {
-	Host                      string
-	RSS, Descriptors, Threads slope
-	LinesPerMinute            float64
-	StallsPerMinute           float64
-	Lines                     slope // of the lines a minute, per minute
-}
-
-func growthOf(host string, looks []look) growth {
-	g := growth{Host: host,
-		RSS:         slopeOf(looks, func(l look) float64 { return l.rss }),
-		Descriptors: slopeOf(looks, func(l look) float64 { return l.descriptors }),
-		Threads:     slopeOf(looks, func(l look) float64 { return l.threads }),
-	}
-	if last := len(looks) - 1; last > 0 {
-		g.LinesPerMinute = (looks[last].lines - looks[0].lines) / (looks[last].at - looks[0].at).Minutes()
-		g.StallsPerMinute = (looks[last].stalls - looks[0].stalls) / (looks[last].at - looks[0].at).Minutes()
-		rates := make([]look, 0, last)
-		for i := range last {
-			minutes := (looks[i+1].at - looks[i].at).Minutes()
-			rates = append(rates, look{at: looks[i+1].at, lines: (looks[i+1].lines - looks[i].lines) / minutes})
+	all := map[string]float64{}
+	for line := range strings.Lines(string(text)) {
+		name, rest, _ := strings.Cut(line, ":")
+		if fields := strings.Fields(rest); len(fields) > 0 {
+			if v, err := strconv.ParseFloat(fields[0], 64); err == nil {
+				all[name] = v
+			}
 		}
-		g.Lines = slopeOf(rates, func(l look) float64 { return l.lines })
 	}
-	return g
+	for _, name := range names {
+		if _, told := all[name]; !told {
+			return nil, fmt.Errorf("%s does not tell %s", path, name)
+		}
+	}
+	return all, nil
+}
+
+// goesOf reads an agent's metrics page that was fetched with a look.
+func goesOf(page []byte, l look) (*goes, error) {
+	told := map[string]float64{}
+	for line := range strings.Lines(string(page)) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), " "); ok && strings.HasPrefix(name, "go_") {
+			if v, err := strconv.ParseFloat(value, 64); err == nil {
+				told[name] = v
+			}
+		}
+	}
+	const heap, stacks = "go_memstats_heap_inuse_bytes", "go_memstats_stack_inuse_bytes"
+	const idle, released = "go_memstats_heap_idle_bytes", "go_memstats_heap_released_bytes"
+	const live, goroutines = "go_gc_heap_live_bytes", "go_goroutines"
+	for _, name := range []string{heap, idle, released, stacks, live, goroutines} {
+		if _, there := told[name]; !there {
+			return nil, fmt.Errorf("the metrics page has no %s", name)
+		}
+	}
+	g := &goes{live: told[live] / 1024, stacks: told[stacks] / 1024, goroutines: told[goroutines]}
+	g.beyond = l.anon - (told[heap]+told[idle]-told[released])/1024 - g.stacks
+	return g, nil
 }

@@ -12,14 +12,8 @@ import (
 	"github.com/mxl-stack/mxl-fabrics-agent/tests/mesh"
 )
 
-// Limits of what counts as growth, beyond noise, in a run of ten minutes or more:
-// where a leak begins to show, not what is tolerated for a day. A shorter run may
-// grow by as much in all as one of ten minutes: it cannot tell a leak from a heap
-// that finds its size.
 const (
-	rssLimit    = 256.0 // KiB a minute
-	countLimit  = 0.2   // descriptors or threads a minute
-	linesLimit  = 6.0   // lines of log a minute, in a plant where nothing happens; but those of stalls
+	linesLimit  = 6.0 // lines of log a minute, in a plant where nothing happens; but those of stalls
 	noTimeLimit = 300 * time.Millisecond
 	crowded     = 0.8 // see outcome.Crowded
 )
@@ -38,7 +32,8 @@ type outcome struct {
 	agents              []growth
 }
 
-// shortness is by how much the limits of growth are larger in a short run.
+// shortness is by how much the limits of growth are larger in a run shorter than ten
+// minutes: it may grow by as much in all as one of ten minutes.
 func (o *outcome) shortness() float64 { return max(1, 600/max(1, o.Seconds)) }
 
 // take adds what one witness saw.
@@ -57,24 +52,60 @@ func (o *outcome) take(name string, seen witness.Seen) {
 	}
 }
 
-// steepest is the largest slope of any agent.
-func (o *outcome) steepest(which func(growth) slope) (s slope) {
+// steepest is the largest slope of a figure of any agent.
+func (o *outcome) steepest(figure int) (s slope) {
 	for i, g := range o.agents {
-		if one := which(g); i == 0 || one.PerMinute > s.PerMinute {
+		if one := g.Slopes[figure]; i == 0 || one.PerMinute > s.PerMinute {
 			s = one
 		}
 	}
 	return s
 }
 
+// print shows the slopes as a table. Least is the slope that would hardly be missed.
 func (o *outcome) print(out io.Writer) {
-	fmt.Fprintf(out, "\n%-10s %22s %24s %20s %14s %18s %12s\n", "agent", "RSS KiB/min", "descriptors/min", "threads/min", "log lines/min", "their slope", "stalls/min")
+	fmt.Fprintf(out, "\n%-28s", "growth a minute")
 	for _, g := range o.agents {
-		fmt.Fprintf(out, "%-10s %12.1f ± %7.1f %14.3f ± %7.3f %10.3f ± %7.3f %14.2f %8.2f ± %7.2f %12.1f\n", g.Host, g.RSS.PerMinute, g.RSS.Error,
-			g.Descriptors.PerMinute, g.Descriptors.Error, g.Threads.PerMinute, g.Threads.Error, g.LinesPerMinute, g.Lines.PerMinute, g.Lines.Error, g.StallsPerMinute)
+		fmt.Fprintf(out, " %20s", g.Host)
 	}
+	fmt.Fprintf(out, " %10s %10s\n", "limit", "least")
+	for i, f := range figures {
+		name := f.name
+		if f.unit != "" {
+			name += ", " + f.unit
+		}
+		fmt.Fprintf(out, "%-28s", name)
+		var least float64
+		for _, g := range o.agents {
+			fmt.Fprintf(out, " %10.2f ± %7.2f", g.Slopes[i].PerMinute, g.Slopes[i].Error)
+			least = max(least, g.Slopes[i].least(f.limit*o.shortness()))
+		}
+		if f.limit > 0 {
+			fmt.Fprintf(out, " %10.1f %10.1f\n", f.limit*o.shortness(), least)
+		} else {
+			fmt.Fprintf(out, " %10s %10s\n", "-", "-")
+		}
+	}
+	fmt.Fprintf(out, "%-28s", "lines of log; of stalls")
+	for _, g := range o.agents {
+		fmt.Fprintf(out, " %11.1f; %7.1f", g.LinesPerMinute, g.StallsPerMinute)
+	}
+	fmt.Fprintf(out, " %10.1f\n", linesLimit)
 	fmt.Fprintf(out, "\nendurance: %.0f s, %d grains and samples verified, %d lost, %d bad; %d left out by writers that were late; longest pause between two grains %.0f ms; processors wanted in vain %.0f %% of the time\n",
 		o.Seconds, o.Verified, o.Lost, o.Bad, o.LeftOut, float64(o.LongestPause.Milliseconds()), 100*o.Crowded)
+}
+
+// leastSeen is the growth of anonymous memory, KiB a minute, that would hardly have
+// been missed in any agent.
+func (o *outcome) leastSeen() (least float64) {
+	for i, f := range figures {
+		for _, g := range o.agents {
+			if f.key == "anon" {
+				least = max(least, g.Slopes[i].least(f.limit*o.shortness()))
+			}
+		}
+	}
+	return least
 }
 
 // save writes the figures, flat.
@@ -82,19 +113,26 @@ func (o *outcome) save(path string) error {
 	out := map[string]any{
 		"seconds": o.Seconds, "hosts": o.Hosts, "flows": o.Flows, "paths": o.Paths, "verified": o.Verified, "lost": o.Lost, "bad": o.Bad,
 		"left_out_by_writers": o.LeftOut, "longest_pause_ms": o.LongestPause.Milliseconds(), "longest_witness_sleep_ms": o.LongestSleep.Milliseconds(),
-		"processors_wanted_in_vain": o.Crowded,
-		"rss_slope_kib_per_min":     o.steepest(func(g growth) slope { return g.RSS }).PerMinute,
-		"rss_slope_error":           o.steepest(func(g growth) slope { return g.RSS }).Error,
-		"descriptors_slope_per_min": o.steepest(func(g growth) slope { return g.Descriptors }).PerMinute,
-		"threads_slope_per_min":     o.steepest(func(g growth) slope { return g.Threads }).PerMinute,
+		"processors_wanted_in_vain": o.Crowded, "anon_least_leak_seen_kib_per_min": o.leastSeen(),
+	}
+	for i, f := range figures {
+		steepest, unit := o.steepest(i), ""
+		if f.unit != "" {
+			unit = "_" + strings.ToLower(f.unit)
+		}
+		key := f.key + "_slope" + unit + "_per_min"
+		out[key], out[f.key+"_slope_error"] = steepest.PerMinute, steepest.Error
+		for _, g := range o.agents {
+			host := strings.ReplaceAll(g.Host, "-", "_")
+			out[host+"_"+key], out[host+"_"+f.key+"_slope_error"] = g.Slopes[i].PerMinute, g.Slopes[i].Error
+		}
 	}
 	var lines float64
 	for _, g := range o.agents {
 		lines = max(lines, g.LinesPerMinute)
-		key := strings.ReplaceAll(g.Host, "-", "_")
-		out[key+"_rss_slope_kib_per_min"] = g.RSS.PerMinute
-		out[key+"_log_lines_per_min"] = g.LinesPerMinute
-		out[key+"_stall_lines_per_min"] = g.StallsPerMinute
+		host := strings.ReplaceAll(g.Host, "-", "_")
+		out[host+"_log_lines_per_min"] = g.LinesPerMinute
+		out[host+"_stall_lines_per_min"] = g.StallsPerMinute
 	}
 	out["log_lines_per_min"] = lines
 	_, err := mesh.Report(path, out)
@@ -120,14 +158,10 @@ func (o *outcome) verdict() error {
 	}
 	short := o.shortness()
 	for _, g := range o.agents {
-		if g.RSS.grows(rssLimit * short) {
-			errs = append(errs, fmt.Errorf("%s grows by %.0f KiB a minute (± %.0f)", g.Host, g.RSS.PerMinute, g.RSS.Error))
-		}
-		if g.Descriptors.grows(countLimit * short) {
-			errs = append(errs, fmt.Errorf("%s opens %.2f descriptors a minute", g.Host, g.Descriptors.PerMinute))
-		}
-		if g.Threads.grows(countLimit * short) {
-			errs = append(errs, fmt.Errorf("%s starts %.2f threads a minute", g.Host, g.Threads.PerMinute))
+		for i, f := range figures {
+			if f.limit > 0 && g.Slopes[i].grows(f.limit*short) {
+				errs = append(errs, fmt.Errorf("%s: %s grows by %.2f %s a minute (± %.2f)", g.Host, f.name, g.Slopes[i].PerMinute, f.unit, g.Slopes[i].Error))
+			}
 		}
 		if g.LinesPerMinute > linesLimit || g.Lines.grows(linesLimit/10*short) {
 			errs = append(errs, fmt.Errorf("%s logs %.1f lines a minute, growing by %.2f", g.Host, g.LinesPerMinute, g.Lines.PerMinute))

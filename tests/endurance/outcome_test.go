@@ -1,7 +1,8 @@
 package main
 
 import (
-	"math"
+	"encoding/json"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -10,58 +11,69 @@ import (
 	"github.com/mxl-stack/mxl-fabrics-agent/tests/witness"
 )
 
-// looks are n looks, ten seconds apart, of a resident memory.
-func looks(n int, rss func(minute float64) float64) (list []look) {
-	for i := range n {
-		at := time.Duration(i) * 10 * time.Second
-		list = append(list, look{at: at, rss: rss(at.Minutes()), descriptors: 50, threads: 20, lines: 100})
-	}
-	return list
-}
-
-func TestGrowth(t *testing.T) {
-	leak := growthOf("leak", looks(60, func(m float64) float64 { return 40_000 + 1000*m }))
-	if math.Abs(leak.RSS.PerMinute-1000) > 0.01 || leak.RSS.Error > 0.01 || !leak.RSS.grows(rssLimit) {
-		t.Errorf("a straight line: %+v", leak.RSS)
-	}
-	noisy := growthOf("noisy", looks(60, func(m float64) float64 { return 40_000 + 3000*math.Sin(40*m) }))
-	if noisy.RSS.grows(rssLimit) {
-		t.Errorf("noise: %+v", noisy.RSS)
-	}
-	if math.Abs(noisy.Descriptors.PerMinute) > 1e-9 || noisy.Descriptors.grows(countLimit) || noisy.LinesPerMinute != 0 || noisy.Lines != (slope{}) {
-		t.Errorf("nothing moved: %+v", noisy)
-	}
-}
-
 func TestVerdict(t *testing.T) {
-	good := growthOf("node-a", looks(30, func(float64) float64 { return 40_000 }))
+	grown := func(key string, s slope) func(*growth) {
+		return func(g *growth) { g.Slopes[figureOf(t, key)] = s }
+	}
 	for name, tc := range map[string]struct {
-		seen   witness.Seen
-		change func(*growth)
-		want   string
+		seen    witness.Seen
+		seconds float64
+		change  func(*growth)
+		want    string
 	}{
-		"good":         {witness.Seen{Verified: 9}, nil, ""},
-		"lost":         {witness.Seen{Verified: 9, Lost: 2}, nil, "lost path: 2"},
-		"no time":      {witness.Seen{Verified: 9, Lost: 2, LongestSleep: time.Second}, nil, "no time for 1000 ms"},
-		"bad":          {witness.Seen{Verified: 9, Bad: 1, FirstBad: "grain 7"}, nil, "grain 7"},
-		"nothing came": {witness.Seen{}, nil, "nothing was verified"},
-		"memory":       {witness.Seen{Verified: 9}, func(g *growth) { g.RSS = slope{900, 10} }, "900 KiB"},
-		"threads":      {witness.Seen{Verified: 9}, func(g *growth) { g.Threads = slope{1, 0.1} }, "threads"},
-		"descriptors":  {witness.Seen{Verified: 9}, func(g *growth) { g.Descriptors = slope{1, 0.1} }, "descriptors"},
-		"log":          {witness.Seen{Verified: 9}, func(g *growth) { g.LinesPerMinute = 100 }, "100.0 lines"},
+		"good":                    {witness.Seen{Verified: 9}, 600, nil, ""},
+		"lost":                    {witness.Seen{Verified: 9, Lost: 2}, 600, nil, "lost path: 2"},
+		"no time":                 {witness.Seen{Verified: 9, Lost: 2, LongestSleep: time.Second}, 600, nil, "no time for 1000 ms"},
+		"bad":                     {witness.Seen{Verified: 9, Bad: 1, FirstBad: "grain 7"}, 600, nil, "grain 7"},
+		"nothing came":            {witness.Seen{}, 600, nil, "nothing was verified"},
+		"memory":                  {witness.Seen{Verified: 9}, 600, grown("anon", slope{100, 15}), "anonymous memory grows by 100.00 KiB"},
+		"within noise":            {witness.Seen{Verified: 9}, 600, grown("anon", slope{100, 40}), ""},
+		"too short to tell":       {witness.Seen{Verified: 9}, 120, grown("anon", slope{120, 1}), ""},
+		"short, and more than so": {witness.Seen{Verified: 9}, 120, grown("anon", slope{130, 1}), "anonymous memory"},
+		"longer is no excuse":     {witness.Seen{Verified: 9}, 3600, grown("anon", slope{27, 0.5}), "anonymous memory"},
+		"heap":                    {witness.Seen{Verified: 9}, 600, grown("heap_live", slope{60, 5}), "live Go heap"},
+		"C":                       {witness.Seen{Verified: 9}, 600, grown("beyond_go", slope{60, 5}), "beyond heap"},
+		"mappings":                {witness.Seen{Verified: 9}, 600, grown("shmem", slope{60, 5}), "pages of rings"},
+		"not judged":              {witness.Seen{Verified: 9}, 600, grown("stacks", slope{60, 5}), ""},
+		"goroutines":              {witness.Seen{Verified: 9}, 600, grown("goroutines", slope{1, 0.1}), "goroutines grows by 1.00"},
+		"threads":                 {witness.Seen{Verified: 9}, 600, grown("threads", slope{1, 0.1}), "threads"},
+		"descriptors":             {witness.Seen{Verified: 9}, 600, grown("descriptors", slope{1, 0.1}), "descriptors"},
+		"log":                     {witness.Seen{Verified: 9}, 600, func(g *growth) { g.LinesPerMinute = 100 }, "100.0 lines"},
 	} {
-		g := good
+		g := growth{Host: "node-a"}
 		if tc.change != nil {
 			tc.change(&g)
 		}
-		o := outcome{Seconds: 600, agents: []growth{g}}
+		o := outcome{Seconds: tc.seconds, agents: []growth{{Host: "node-b"}, g}}
 		o.take("path", tc.seen)
 		err := o.verdict()
 		if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s: %v", name, err)
 		}
-		if err := o.save(filepath.Join(t.TempDir(), "endurance.json")); err != nil {
-			t.Error(err)
+	}
+}
+
+func TestSavedFigures(t *testing.T) {
+	o := outcome{Seconds: 600, agents: []growth{{Host: "node-a"}, {Host: "node-b"}}}
+	o.agents[1].Slopes[figureOf(t, "anon")] = slope{12, 3}
+	path := filepath.Join(t.TempDir(), "endurance.json")
+	if err := o.save(path); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var flat map[string]float64
+	if err := json.Unmarshal(text, &flat); err != nil {
+		t.Fatal(err)
+	}
+	for key, want := range map[string]float64{"anon_slope_kib_per_min": 12, "anon_slope_error": 3, "anon_least_leak_seen_kib_per_min": 37,
+		"node_a_anon_slope_kib_per_min": 0, "node_b_anon_slope_kib_per_min": 12, "rss_slope_kib_per_min": 0, "rss_slope_error": 0,
+		"node_b_rss_slope_kib_per_min": 0, "descriptors_slope_per_min": 0, "threads_slope_per_min": 0, "log_lines_per_min": 0,
+		"node_a_log_lines_per_min": 0, "node_a_stall_lines_per_min": 0} {
+		if got, there := flat[key]; !there || got != want {
+			t.Errorf("%s is %v (%v), want %v", key, got, there, want)
 		}
 	}
 }

@@ -14,27 +14,24 @@ import (
 	"github.com/mxl-stack/mxl-fabrics-agent/tests/plant"
 )
 
-// drawAll plots every figure of every agent over time.
-func drawAll(path string, hosts []*plant.Host, history map[*plant.Host][]look) (err error) {
+// drawAll plots every figure of every agent over time, the warm-up left of zero.
+func drawAll(path string, hosts []*plant.Host, w *watch) (err error) {
 	colors := []color.Color{color.RGBA{0x1f, 0x77, 0xb4, 0xff}, color.RGBA{0xd6, 0x27, 0x28, 0xff}, color.RGBA{0x2c, 0xa0, 0x2c, 0xff}}
 	var panels [][]*plot.Plot
-	for _, figure := range []struct {
-		name  string
-		value func(look) float64
-	}{
-		{"resident memory, MiB", func(l look) float64 { return l.rss / 1024 }},
-		{"descriptors", func(l look) float64 { return l.descriptors }},
-		{"threads", func(l look) float64 { return l.threads }},
-		{"lines of log", func(l look) float64 { return l.lines + l.stalls }},
-	} {
+	lines := figure{name: "lines of log", value: func(l look) float64 { return l.lines + l.stalls }}
+	for _, f := range append(figures[:], lines) {
 		p := plot.New()
-		p.Y.Label.Text, p.X.Label.Text = figure.name, "minutes"
+		p.Y.Label.Text, p.X.Label.Text = f.name, "minutes since the warm-up"
+		scale := 1.0
+		if f.unit == "KiB" {
+			p.Y.Label.Text, scale = f.name+", MiB", 1024
+		}
 		p.Y.Min = 0
 		p.Add(plotter.NewGrid())
 		for i, h := range hosts {
-			points := make(plotter.XYs, len(history[h]))
-			for j, l := range history[h] {
-				points[j] = plotter.XY{X: l.at.Minutes(), Y: figure.value(l)}
+			var points plotter.XYs
+			for _, at := range pointsOf(f, w.history[h]) {
+				points = append(points, plotter.XY{X: (at.at - w.settled).Minutes(), Y: at.value / scale})
 			}
 			line, err := plotter.NewLine(points)
 			if err != nil {

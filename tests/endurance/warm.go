@@ -1,0 +1,70 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/mxl-stack/mxl-fabrics-agent/tests/plant"
+)
+
+// The time before the first look that counts: rings and the buffers of libfabric are
+// touched for the first time, the runtime finds its heap's size and, with wear, as
+// many threads and stacks as it ever needs.
+const (
+	warmUpLeast = 20 * time.Second
+	warmUpMost  = 3 * time.Minute
+)
+
+func warmUpFor(duration time.Duration) time.Duration {
+	return min(max(duration*3/10, warmUpLeast), warmUpMost)
+}
+
+// The Go runtime keeps ended goroutines with their stacks for new ones, up to 64 for
+// each of its processors, of which there is one more for every lane. A plant where
+// nothing happens starts some 15 goroutines a second, and each list wanders between
+// empty and full: it takes an hour until as many are kept as ever will be, megabytes
+// that look like a leak. Wear starts as many in seconds.
+const (
+	wearers  = 32
+	requests = 20_000 // of each agent; each a goroutine or more
+)
+
+// wear has every agent answer.
+func wear(ctx context.Context, hosts []*plant.Host) error {
+	var wg sync.WaitGroup
+	errs := make([]error, len(hosts)*wearers)
+	for i := range errs {
+		h := hosts[i%len(hosts)]
+		wg.Go(func() {
+			for range requests / wearers {
+				status, _, err := h.Do(ctx, http.MethodGet, "/livez", nil)
+				if err == nil && status != http.StatusOK {
+					err = fmt.Errorf("status %d", status)
+				}
+				if err != nil {
+					errs[i] = fmt.Errorf("GET /livez of %s: %w", h.HostID, err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// warmUp wears the agents and lets everything run for the rest of the time, looking
+// on: the plot has it.
+func (w *watch) warmUp(ctx context.Context, d time.Duration) error {
+	worn := make(chan error, 1)
+	go func() { worn <- wear(ctx, w.studio.Hosts) }()
+	err := errors.Join(w.run(ctx, d, nil), <-worn)
+	if err == nil {
+		err = w.studio.Steady(ctx, 30*time.Second)
+	}
+	w.settled = time.Since(w.began)
+	return err
+}
