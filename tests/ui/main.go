@@ -1,6 +1,6 @@
 // Command ui runs the admin page in a browser against two real agents on loopback
-// with real flows, a reader on a mirror, and a peer that is down; walk.mjs does
-// the walking. Run it by make ui-test.
+// with real flows, a reader on a mirror, a peer that is down, and one that is another
+// agent than expected; walk.mjs does the walking. Run it by make ui-test.
 package main
 
 import (
@@ -93,6 +93,9 @@ func site(ctx context.Context, m *mesh.Mesh) error {
 		own, peer := pair[0], pair[1]
 		peers := `[{"host_id":"` + peer.HostID + `","control_url":"` + peer.URL + `/api/v1","provider":"tcp","local_fabric_addr":"127.0.0.1","remote_fabric_addr":"127.0.0.1"},
 			{"host_id":"host-c","control_url":"http://127.0.0.1:9/api/v1","provider":"tcp","local_fabric_addr":"127.0.0.1","remote_fabric_addr":"192.0.2.9"}]`
+		if own == m.B { // an entry with the control url of another host: this one's
+			peers = strings.TrimSuffix(peers, "]") + `,{"host_id":"host-d","control_url":"` + own.URL + `/api/v1","provider":"tcp","local_fabric_addr":"127.0.0.1"}]`
+		}
 		own.Set("PEERS", peers)
 		own.Set("MIRROR_STALE_MS", "") // the test changes it
 		if err := own.Start(ctx); err != nil {

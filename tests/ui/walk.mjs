@@ -45,6 +45,7 @@ try {
     await says(page.locator('header'), 'live')
     await page.getByRole('img', { name: /host-a is up: 1 flow to it, 4 flows from it/ }).waitFor()
     await says(panel(page), /Peer host-c is down: no connection to its control port/)
+    await says(panel(page), /Peer host-d: its control url leads to this agent itself/)
     await until('throughput is shown', async () => /Mbit\/s/.test(await page.getByRole('button', { name: /^Received/ }).innerText()))
   })
 
@@ -122,8 +123,15 @@ try {
     await dialog.getByRole('button', { name: 'Close' }).click()
   })
 
-  await step('peers are tested', async () => {
+  await step('a peer that is another agent than expected is named', async () => {
     await go(page, 'Peers')
+    const { warning } = (await get(B + '/api/v1/peers')).find((p) => p.host_id === 'host-d')
+    assert.equal(warning, 'its control url leads to this agent itself')
+    await says(panel(page), `Who it is: ${warning}.`)
+    assert.equal(await panel(page).getByText('Who it is:').count(), 1) // and no other one
+  })
+
+  await step('peers are tested', async () => {
     await page.getByRole('button', { name: 'Test host-a' }).click()
     await says(panel(page), /All is well over tcp: /)
     await page.getByRole('button', { name: 'Test host-c' }).click()
