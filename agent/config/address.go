@@ -93,8 +93,30 @@ func addressOrDevice(value string) error {
 	return nil
 }
 
-// firstIPv4 is the first IPv4 address of the host that is not a loopback one
-// and whose interface is up, or empty.
+// hostAddrs are the addresses of this host, those of interfaces that are up first:
+// nobody reaches it at the address of a second port that is left down.
+func hostAddrs() ([]net.Addr, error) {
+	interfaces, err := net.Interfaces()
+	if err != nil {
+		return nil, err
+	}
+	var up, down []net.Addr
+	for i := range interfaces {
+		addrs, err := interfaces[i].Addrs()
+		switch {
+		case err != nil:
+			return nil, err
+		case interfaces[i].Flags&net.FlagUp != 0:
+			up = append(up, addrs...)
+		default:
+			down = append(down, addrs...)
+		}
+	}
+	return append(up, down...), nil
+}
+
+// firstIPv4 is the first IPv4 address of a list that is not a loopback one, or
+// empty.
 func firstIPv4(addrs []net.Addr) string {
 	for _, a := range addrs {
 		network, ok := a.(*net.IPNet)

@@ -64,7 +64,7 @@ func Load(m Machine) (*Store, error) {
 		m.Hostname = os.Hostname
 	}
 	if m.Addrs == nil {
-		m.Addrs = net.InterfaceAddrs
+		m.Addrs = hostAddrs
 	}
 	environment, warnings, err := environmentLayer(m.Environ)
 	if err != nil {
