@@ -3,10 +3,12 @@ package agent
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 
 	"github.com/google/uuid"
 
+	"github.com/mxl-stack/mxl-fabrics-agent/agent/config"
 	"github.com/mxl-stack/mxl-fabrics-agent/agent/httpapi"
 	"github.com/mxl-stack/mxl-fabrics-agent/agent/openapi"
 	"github.com/mxl-stack/mxl-fabrics-agent/agent/ui"
@@ -231,6 +233,13 @@ func (a *Agent) postReplication(w http.ResponseWriter, r *http.Request) {
 		httpapi.WriteError(w, http.StatusNotFound, errDomainNotLocal.Error())
 		return
 	}
+	// Nothing is kept of a question for a flow that is not there: whoever reaches the
+	// port could ask for any number of them.
+	if flow := uuid.MustParse(req.FlowID); domain.Flow(flow) == nil && !a.sources.has(flow, req.DestHostID) {
+		err := fmt.Errorf("flow not found: domain %s has no flow %s", domain.ID, flow)
+		httpapi.WriteJSON(w, replicationStatus(err), peers.ReplicationAnswer{State: stateError, Error: err.Error()})
+		return
+	}
 	to := a.destination(req.DestHostID, r)
 	if err := checkTargetAddress(info, &to, r.RemoteAddr); err != nil {
 		httpapi.WriteError(w, http.StatusBadRequest, "target_info: "+err.Error())
@@ -300,6 +309,9 @@ func parseReplicationRequest(body []byte) (peers.ReplicationRequest, error) {
 		}
 		if *m.to == "" && m.must {
 			return req, errors.New(m.name + " is empty")
+		}
+		if m.to != &req.TargetInfo && len(*m.to) > config.MaxHostID {
+			return req, fmt.Errorf("%s is longer than %d bytes", m.name, config.MaxHostID)
 		}
 	}
 	if _, err := uuid.Parse(req.FlowID); err != nil {

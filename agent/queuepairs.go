@@ -147,7 +147,7 @@ func (s *sources) sendingTo(address netip.AddrPort) (queuePairOwner, bool) {
 		if row.group.key.Provider != fabrics.Verbs {
 			continue
 		}
-		if info, err := fabrics.ParseTargetInfo(row.info); err == nil && listensOn(info, address) {
+		if sameEndpoint(row.target, address) {
 			return queuePairOwner{Flow: row.key.Flow, Peer: row.key.Dest}, true
 		}
 	}
@@ -156,5 +156,11 @@ func (s *sources) sendingTo(address netip.AddrPort) (queuePairOwner, bool) {
 
 func listensOn(info fabrics.TargetInfo, address netip.AddrPort) bool {
 	at, err := info.AddrPort()
-	return err == nil && at.Port() == address.Port() && at.Addr().Unmap().WithZone("") == address.Addr()
+	return err == nil && sameEndpoint(at, address)
+}
+
+// sameEndpoint compares what a TargetInfo names with the address of a queue pair, which
+// has neither zone nor mapped form.
+func sameEndpoint(at, address netip.AddrPort) bool {
+	return at.Port() == address.Port() && at.Addr().Unmap().WithZone("") == address.Addr()
 }

@@ -148,9 +148,17 @@ const verbsTarget = `{"addressFormat":2,"fabricAddress":"AgASt8AAAgoAAAAAAAAAAA=
 func TestSendingTo(t *testing.T) {
 	flow := uuid.New()
 	s := newSources(slog.New(slog.DiscardHandler), nil, nil, nil)
+	info, err := fabrics.ParseTargetInfo(verbsTarget)
+	if err != nil {
+		t.Fatal(err)
+	}
+	target, err := info.AddrPort()
+	if err != nil {
+		t.Fatal(err)
+	}
 	add := func(dest string, provider fabrics.Provider) {
 		key := rowKey{Flow: flow, Dest: dest}
-		s.rows[key] = &sourceRow{key: key, group: &sourceGroup{key: groupKey{Flow: flow, Provider: provider}}, info: verbsTarget}
+		s.rows[key] = &sourceRow{key: key, group: &sourceGroup{key: groupKey{Flow: flow, Provider: provider}}, target: target}
 	}
 	at := netip.MustParseAddrPort("192.0.2.10:4791")
 	add("c", fabrics.TCP)

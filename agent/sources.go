@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -85,8 +86,8 @@ type sourceRow struct {
 	id       string
 	key      rowKey
 	group    *sourceGroup
-	info     string // target_info as it came
-	bootID   string // destination's boot id where it said so
+	target   netip.AddrPort // where the destination listens; zero when its address is none of these
+	bootID   string         // destination's boot id where it said so
 	askedAt  time.Time
 	linkDown string // reason; non-empty while our link to the destination is down
 	failed   string // why the target could not be added
@@ -115,6 +116,13 @@ func newSources(log *slog.Logger, now func() time.Time, ended func(g groupKey, i
 		rows:   map[rowKey]*sourceRow{},
 		groups: map[groupKey]*sourceGroup{},
 	}
+}
+
+// has says whether the table has the destination of the flow.
+func (s *sources) has(flow uuid.UUID, dest string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.rows[rowKey{Flow: flow, Dest: dest}] != nil
 }
 
 // ask handles one POST /api/v1/replications. The same question gives the same
@@ -153,7 +161,7 @@ func (s *sources) ask(req peers.ReplicationRequest, domainPath string, info fabr
 		row.group = s.group(gk)
 	}
 	row.askedAt, row.bootID, row.fallback = s.now(), req.DestBootID, fallback
-	row.info = req.TargetInfo
+	row.target, _ = info.AddrPort() // of another kind: the lane says what is wrong with it
 	row.linkDown = ""
 	if !route.LinkUp {
 		row.linkDown = cmp.Or(route.LinkReason, "link down")

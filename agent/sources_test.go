@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -361,9 +362,11 @@ func TestParseReplicationRequest(t *testing.T) {
 		`{`:    "body is not a JSON object",
 		`{"domain_id":"d","flow_id":"x","dest_host_id":"b","target_info":"{}"}`: `flow_id "x" is not a UUID`,
 		`{"flow_id":"x"}`: "domain_id is missing",
-		`{"domain_id":"d","flow_id":"x","dest_host_id":"b","target_info":{}}`: "target_info is not a string",
-		`{"domain_id":"","flow_id":"x","dest_host_id":"b","target_info":""}`:  "domain_id is empty",
-		`{"domain_id":"d","flow_id":"x","dest_host_id":7,"target_info":""}`:   "dest_host_id is not a string",
+		`{"domain_id":"d","flow_id":"x","dest_host_id":"b","target_info":{}}`:                                    "target_info is not a string",
+		`{"domain_id":"","flow_id":"x","dest_host_id":"b","target_info":""}`:                                     "domain_id is empty",
+		`{"domain_id":"d","flow_id":"x","dest_host_id":7,"target_info":""}`:                                      "dest_host_id is not a string",
+		`{"domain_id":"d","flow_id":"x","dest_host_id":"` + strings.Repeat("b", 256) + `","target_info":"{}"}`:   "dest_host_id is longer than 255 bytes",
+		strings.Replace(good, `"target_info"`, `"dest_boot_id":"`+strings.Repeat("b", 256)+`","target_info"`, 1): "dest_boot_id is longer than 255 bytes",
 	} {
 		if _, err := parseReplicationRequest([]byte(body)); err == nil || err.Error() != want {
 			t.Errorf("%s: %v, want %s", body, err, want)

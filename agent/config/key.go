@@ -82,6 +82,16 @@ func nonEmpty(value string) error {
 	return nil
 }
 
+// MaxHostID is the longest HOST_ID, in bytes, here and of a peer that asks.
+const MaxHostID = 255
+
+func hostID(value string) error {
+	if len(value) > MaxHostID {
+		return fmt.Errorf("must not be longer than %d bytes", MaxHostID)
+	}
+	return nonEmpty(value)
+}
+
 // integer reads a whole decimal number. A sign other than a minus, blanks and
 // the empty string are errors, as they always were.
 func integer(value string) (int64, error) {

@@ -9,7 +9,7 @@ const (
 // reference §12.2; where it names no upper bound, one is chosen that no real
 // plant reaches, so that a slip of the pen is an error and not an overflow.
 var keys = []Key{
-	{Name: "HOST_ID", DefaultText: "hostname", Values: "not empty", check: nonEmpty,
+	{Name: "HOST_ID", DefaultText: "hostname", Values: "1 to 255 bytes", check: hostID,
 		Description: "Fabrics peer identity, and the NMOS node id seed when NMOS_SEED is unset."},
 	{Name: "MXL_DOMAIN_SCAN_PATH", Alias: "MXL_ROOT", Default: "/Volumes/mxl", Values: "a directory", check: nonEmpty,
 		Description: "Parent of the domain directories, including mirror-*."},

@@ -145,6 +145,9 @@ func valueText(raw json.RawMessage) (string, error) {
 		if err := json.Unmarshal(trimmed, &s); err != nil {
 			return "", fmt.Errorf("is not a JSON string: %w", err)
 		}
+		if strings.ContainsRune(s, 0) {
+			return "", errors.New("must not contain a NUL character, which no environment and no path can have")
+		}
 		return s, nil
 	case '{', '[':
 		var compact bytes.Buffer

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -14,6 +15,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/mxl-stack/mxl-fabrics-agent/agent"
 	"github.com/mxl-stack/mxl-fabrics-agent/agent/config"
@@ -167,6 +170,28 @@ func TestCommandsOfARunningAgent(t *testing.T) {
 		}
 		if code, stdout, _ := execute(t, environ, "events", "--for", "50ms"); code != exitOK || !strings.Contains(stdout, "inventory") {
 			t.Errorf("%d, %s", code, stdout)
+		}
+	})
+	t.Run("nothing is kept of questions for flows that are not there", func(t *testing.T) {
+		const info = `{\"addressFormat\":2,\"fabricAddress\":\"AgAACX8AAAEAAAAAAAAAAA==\",\"id\":\"1\",\"provider\":\"tcp\",\"regions\":[{\"addr\":\"0\",\"len\":\"12288\",\"rkey\":\"1\"}]}`
+		for range 20 {
+			resp, err := http.Post(at+"/api/v1/replications", "application/json", strings.NewReader(`{"domain_id":"`+testDomain+`","flow_id":"`+uuid.NewString()+`","dest_host_id":"node-z","target_info":"`+info+`"}`))
+			if err != nil {
+				t.Fatal(err)
+			}
+			body, err := io.ReadAll(resp.Body)
+			resp.Body.Close()
+			if err != nil || resp.StatusCode != http.StatusInternalServerError || !strings.Contains(string(body), `"state":"error"`) || !strings.Contains(string(body), "flow not found") {
+				t.Fatalf("%s %s, %v", resp.Status, body, err)
+			}
+		}
+		resp, err := http.Get(at + "/api/v1/replications")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		if rows, err := io.ReadAll(resp.Body); err != nil || string(rows) != "[]" {
+			t.Errorf("replications %s, %v", rows, err)
 		}
 	})
 	t.Run("events, and all streams are taken", func(t *testing.T) {
