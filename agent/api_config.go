@@ -65,6 +65,7 @@ func (a *Agent) changeConfig(w http.ResponseWriter, r *http.Request, change func
 		httpapi.WriteError(w, http.StatusBadRequest, err.Error())
 	default:
 		a.log.Info("config_saved", "path", a.store.Path())
+		a.logConfig()
 		httpapi.WriteJSON(w, http.StatusOK, map[string]bool{"restart_required": restart})
 	}
 }

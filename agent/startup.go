@@ -101,4 +101,16 @@ func (a *Agent) announceStart(cfg *config.Config) {
 	}
 	a.log.Info("startup", "version", Version, "host_id", cfg.HostID, "boot_id", a.bootID, "mxl", MXLVersion,
 		"libfabric", fabrics.Version(), "capabilities", capabilities(), "root", cfg.ScanPath)
+	a.logConfig()
+}
+
+// logConfig leaves the whole configuration in the log, as the export shows it: who
+// reads a log months later has no other way to see it (contract, "Configuration").
+func (a *Agent) logConfig() {
+	var attrs []any
+	for line := range strings.Lines(a.store.Environment()) {
+		name, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "=")
+		attrs = append(attrs, name, value)
+	}
+	a.log.Info("config", attrs...)
 }
