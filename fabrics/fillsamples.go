@@ -70,7 +70,8 @@ func (l *sourceLane) sendSamples(d *destination, head, count uint64, now int64) 
 	g := l.shape.samples
 	entry := d.entry % uint64(len(d.info.Regions))
 	region := d.info.Regions[entry]
-	offset := d.entry % maxInFlight * uint64(d.buffers.stride)
+	// As few buffers as can be in flight: they stay in the processor's cache.
+	offset := d.entry % uint64(d.window) * uint64(d.buffers.stride)
 	mem := d.buffers.mem[offset:][:d.buffers.stride]
 	putSampleHeader(mem, head, count)
 	l.segments = sampleSegments(l.segments[:0], g, head, count)

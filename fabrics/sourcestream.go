@@ -15,7 +15,7 @@ func (d *destination) openFeed() (err error) {
 	for i, r := range d.info.Regions {
 		entries[i] = ofi.SampleEntry{Address: r.Addr, Key: r.RKey}
 	}
-	d.feed, err = ofi.NewSampleFeed(d.buffers.region, maxInFlight, d.buffers.stride, entries)
+	d.feed, err = ofi.NewSampleFeed(d.buffers.region, 1, d.buffers.stride, entries)
 	return err
 }
 
@@ -26,7 +26,7 @@ func (l *sourceLane) streams(now int64) *destination {
 		return nil
 	}
 	d := l.destinations[0]
-	if d.phase != phaseUp || d.pipelined || d.flying != 0 || d.next == undefinedIndex || now-l.origin.moved > streamPause {
+	if d.phase != phaseUp || d.window != 1 || d.pipelined || d.flying != 0 || d.next == undefinedIndex || now-l.origin.moved > streamPause {
 		return nil
 	}
 	return d
