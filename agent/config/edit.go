@@ -70,6 +70,9 @@ func (s *Store) findEdit() (*edit, error) {
 	if next, e.warnings, err = s.consider(e.object); err != nil {
 		return e, &FileError{Path: s.host.file, Err: err}
 	}
+	if err := s.checkNewPath(next); err != nil {
+		return e, &FileError{Path: s.host.file, Err: err}
+	}
 	for _, k := range keys {
 		if k.normal(next.values[k.Name]) != k.normal(s.values[k.Name]) {
 			e.keys = append(e.keys, k.Name)

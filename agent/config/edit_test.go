@@ -103,6 +103,7 @@ func TestMergeRefusesAnInvalidEdit(t *testing.T) {
 		"a bad value":      {`{"MIRROR_STALE_MS":"often"}`, `MIRROR_STALE_MS="often"`},
 		"an old key":       {`{"NMOS_REGISTRY_ADDRESS":"http://x"}`, "NMOS_REGISTRY_ADDRESS"},
 		"not even a value": {`{"MIRROR_STALE_MS":null}`, "must not be null"},
+		"no directory":     {`{"MXL_ROOT":"/proc/none"}`, `MXL_DOMAIN_SCAN_PATH="/proc/none"`},
 		"far too large":    {`{"NMOS_LABEL":"` + strings.Repeat("x", maxFile) + `"}`, "is larger than"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -175,6 +175,15 @@ func (s *Store) consider(object map[string]json.RawMessage) (candidate, []Warnin
 	return candidate{values: values, origins: origins, config: config}, warnings, nil
 }
 
+// checkNewPath refuses another scan path that is no directory: the next start would
+// end with it, and no API would be there to take it back.
+func (s *Store) checkNewPath(next candidate) error {
+	if next.config.ScanPath == s.values["MXL_DOMAIN_SCAN_PATH"] {
+		return nil
+	}
+	return next.config.CheckScanPath()
+}
+
 // Config is the running configuration: the settings at start, with those that
 // apply at once as they are now.
 func (s *Store) Config() *Config { return s.running.Load() }
@@ -202,6 +211,9 @@ func (s *Store) RestartRequired() bool {
 func (s *Store) take(object map[string]json.RawMessage) error {
 	next, _, err := s.consider(object)
 	if err != nil {
+		return err
+	}
+	if err := s.checkNewPath(next); err != nil {
 		return err
 	}
 	running := maps.Clone(s.boot)

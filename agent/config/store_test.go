@@ -114,14 +114,18 @@ func TestMergeReplacesAlias(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Merge([]byte(`{"MXL_DOMAIN_SCAN_PATH":"/b"}`)); err != nil {
+	var setting *Error
+	if _, err := s.Merge([]byte(`{"MXL_DOMAIN_SCAN_PATH":"/proc/none"}`)); !errors.As(err, &setting) || setting.Key != "MXL_DOMAIN_SCAN_PATH" {
+		t.Errorf("a path that is no directory: %v", err)
+	}
+	if _, err := s.Merge([]byte(`{"MXL_DOMAIN_SCAN_PATH":"/proc"}`)); err != nil {
 		t.Fatal(err)
 	}
 	text, err := os.ReadFile(s.Path())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.Export()["MXL_ROOT"] != "/b" || strings.Contains(string(text), "MXL_ROOT") || !strings.Contains(string(text), "KEPT") {
+	if s.Export()["MXL_ROOT"] != "/proc" || strings.Contains(string(text), "MXL_ROOT") || !strings.Contains(string(text), "KEPT") {
 		t.Errorf("got %v with the file %s", s.Export()["MXL_ROOT"], text)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"strconv"
 )
 
@@ -62,6 +63,9 @@ func ReadBody(w http.ResponseWriter, r *http.Request) (body []byte, ok bool) {
 	if errors.As(err, &large) {
 		WriteError(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("the body is larger than %d bytes", MaxBody))
 		return nil, false
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		err = fmt.Errorf("it did not arrive within %v", readTimeout)
 	}
 	WriteError(w, http.StatusBadRequest, fmt.Sprintf("read the body: %v", err))
 	return nil, false

@@ -144,6 +144,32 @@ func TestStreamOnTheWire(t *testing.T) {
 	}
 }
 
+// TestBodyThatDoesNotArrive: a client that promises a body and sends half of it gets
+// an answer that says so, and nothing is done.
+func TestBodyThatDoesNotArrive(t *testing.T) {
+	s := New(Config{Log: quiet, Routes: []Route{{"PUT", "/", func(w http.ResponseWriter, r *http.Request) {
+		if body, ok := ReadBody(w, r); ok {
+			t.Errorf("taken: %q", body)
+		}
+	}}}})
+	s.http.ReadTimeout = 100 * time.Millisecond
+	if err := s.Listen(); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error)
+	go func() { done <- s.Serve() }()
+	answer, err := io.ReadAll(dial(t, s, "PUT / HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n{}"))
+	if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 400 ") || !strings.HasSuffix(string(answer), `{"error":"read the body: it did not arrive within 15s"}`) {
+		t.Errorf("%q, %v", answer, err)
+	}
+	if err := s.Shutdown(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
 // TestStreamOutlivesReadTimeout keeps a stream open for longer than a request
 // may take to arrive, on a server with a short limit.
 func TestStreamOutlivesReadTimeout(t *testing.T) {
