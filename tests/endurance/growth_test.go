@@ -48,15 +48,16 @@ func TestLookAt(t *testing.T) {
 	}
 }
 
-func TestGoesOf(t *testing.T) {
+func TestPageOfALook(t *testing.T) {
 	page := "# HELP go_goroutines n\ngo_goroutines 87\ngo_memstats_heap_inuse_bytes 8.388608e+06\ngo_memstats_heap_idle_bytes 4.194304e+06\n" +
-		"go_memstats_heap_released_bytes 2.097152e+06\ngo_memstats_stack_inuse_bytes 1.048576e+06\n"
+		"go_memstats_heap_released_bytes 2.097152e+06\ngo_memstats_stack_inuse_bytes 1.048576e+06\ngo_sched_gomaxprocs_threads 18\n"
 	const live = "go_gc_heap_live_bytes 3.145728e+06\n"
-	g, err := goesOf([]byte(page+live), look{anon: 20 * 1024})
-	if err != nil || *g != (goes{live: 3072, stacks: 1024, beyond: 9 * 1024, goroutines: 87}) {
-		t.Errorf("%+v, %v", g, err)
+	l := look{anon: 20 * 1024, threads: 30}
+	if err := l.ask([]byte(page + live)); err != nil || l.stacks != 1024 ||
+		*l.goes != (goes{live: 3072, beyond: 9 * 1024, goroutines: 87, ceiling: 18*64*8 + 87*64 + 30*32}) {
+		t.Errorf("%+v, %+v, %v", l, l.goes, err)
 	}
-	if _, err := goesOf([]byte(page), look{}); err == nil {
+	if err := new(look).ask([]byte(page)); err == nil {
 		t.Error("a page without the live heap")
 	}
 }

@@ -21,6 +21,7 @@ type look struct {
 	threads     float64
 	lines       float64 // of log, since its start, but those of stalls
 	stalls      float64 // lines that say that the machine gave a thread no time
+	stacks      float64 // of goroutines, those of ended ones that are kept for new ones too, as last told
 
 	goes *goes // nil when this look did not ask the agent
 }
@@ -28,7 +29,7 @@ type look struct {
 // goes is what an agent's metrics page tells of the Go runtime.
 type goes struct {
 	live       float64 // what the last collection found in use
-	stacks     float64 // of goroutines, those of ended ones that are kept for new ones too
+	ceiling    float64 // what stacks cannot come to unless there are more goroutines
 	beyond     float64 // anonymous memory that is neither heap nor stacks: C's, threads', the runtime's own
 	goroutines float64
 }
@@ -84,8 +85,18 @@ func kernelFigures(path string, names ...string) (map[string]float64, error) {
 	return all, nil
 }
 
-// goesOf reads an agent's metrics page that was fetched with a look.
-func goesOf(page []byte, l look) (*goes, error) {
+// The Go runtime (1.26: gfput, startingStackSize, malg) keeps up to keptGoroutines ended goroutines
+// a processor, with a stack as large as it gives a new one, and a stack for signals a
+// thread.
+const (
+	keptGoroutines = 64
+	largestStart   = 8  // KiB
+	signalStack    = 32 // KiB
+	largestUsual   = 64 // KiB, of a goroutine that is alive; most have 8
+)
+
+// ask takes what an agent's metrics page, fetched with the look, tells.
+func (l *look) ask(page []byte) error {
 	told := map[string]float64{}
 	for line := range strings.Lines(string(page)) {
 		if name, value, ok := strings.Cut(strings.TrimSpace(line), " "); ok && strings.HasPrefix(name, "go_") {
@@ -96,13 +107,15 @@ func goesOf(page []byte, l look) (*goes, error) {
 	}
 	const heap, stacks = "go_memstats_heap_inuse_bytes", "go_memstats_stack_inuse_bytes"
 	const idle, released = "go_memstats_heap_idle_bytes", "go_memstats_heap_released_bytes"
-	const live, goroutines = "go_gc_heap_live_bytes", "go_goroutines"
-	for _, name := range []string{heap, idle, released, stacks, live, goroutines} {
+	const live, goroutines, processors = "go_gc_heap_live_bytes", "go_goroutines", "go_sched_gomaxprocs_threads"
+	for _, name := range []string{heap, idle, released, stacks, live, goroutines, processors} {
 		if _, there := told[name]; !there {
-			return nil, fmt.Errorf("the metrics page has no %s", name)
+			return fmt.Errorf("the metrics page has no %s", name)
 		}
 	}
-	g := &goes{live: told[live] / 1024, stacks: told[stacks] / 1024, goroutines: told[goroutines]}
-	g.beyond = l.anon - (told[heap]+told[idle]-told[released])/1024 - g.stacks
-	return g, nil
+	l.stacks = told[stacks] / 1024
+	l.goes = &goes{live: told[live] / 1024, goroutines: told[goroutines],
+		beyond:  l.anon - (told[heap]+told[idle]-told[released])/1024 - l.stacks,
+		ceiling: told[processors]*keptGoroutines*largestStart + told[goroutines]*largestUsual + l.threads*signalStack}
+	return nil
 }

@@ -95,12 +95,12 @@ func (o *outcome) print(out io.Writer) {
 		o.Seconds, o.Verified, o.Lost, o.Bad, o.LeftOut, float64(o.LongestPause.Milliseconds()), 100*o.Crowded)
 }
 
-// leastSeen is the growth of anonymous memory, KiB a minute, that would hardly have
+// leastSeen is the growth of anonymous memory without stacks, KiB a minute, that would hardly have
 // been missed in any agent.
 func (o *outcome) leastSeen() (least float64) {
 	for i, f := range figures {
 		for _, g := range o.agents {
-			if f.key == "anon" {
+			if f.key == "anon_but_stacks" {
 				least = max(least, g.Slopes[i].least(f.limit*o.shortness()))
 			}
 		}
@@ -131,6 +131,7 @@ func (o *outcome) save(path string) error {
 	for _, g := range o.agents {
 		lines = max(lines, g.LinesPerMinute)
 		host := strings.ReplaceAll(g.Host, "-", "_")
+		out[host+"_stacks_kib"], out[host+"_stacks_ceiling_kib"] = g.Stacks, g.Ceiling
 		out[host+"_log_lines_per_min"] = g.LinesPerMinute
 		out[host+"_stall_lines_per_min"] = g.StallsPerMinute
 	}
@@ -162,6 +163,9 @@ func (o *outcome) verdict() error {
 			if f.limit > 0 && g.Slopes[i].grows(f.limit*short) {
 				errs = append(errs, fmt.Errorf("%s: %s grows by %.2f %s a minute (± %.2f)", g.Host, f.name, g.Slopes[i].PerMinute, f.unit, g.Slopes[i].Error))
 			}
+		}
+		if g.Stacks > g.Ceiling {
+			errs = append(errs, fmt.Errorf("%s has %.0f KiB of stacks, its goroutines and processors account for %.0f", g.Host, g.Stacks, g.Ceiling))
 		}
 		if g.LinesPerMinute > linesLimit || g.Lines.grows(linesLimit/10*short) {
 			errs = append(errs, fmt.Errorf("%s logs %.1f lines a minute, growing by %.2f", g.Host, g.LinesPerMinute, g.Lines.PerMinute))

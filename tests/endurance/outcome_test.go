@@ -26,15 +26,17 @@ func TestVerdict(t *testing.T) {
 		"no time":                 {witness.Seen{Verified: 9, Lost: 2, LongestSleep: time.Second}, 600, nil, "no time for 1000 ms"},
 		"bad":                     {witness.Seen{Verified: 9, Bad: 1, FirstBad: "grain 7"}, 600, nil, "grain 7"},
 		"nothing came":            {witness.Seen{}, 600, nil, "nothing was verified"},
-		"memory":                  {witness.Seen{Verified: 9}, 600, grown("anon", slope{100, 15}), "anonymous memory grows by 100.00 KiB"},
-		"within noise":            {witness.Seen{Verified: 9}, 600, grown("anon", slope{100, 40}), ""},
-		"too short to tell":       {witness.Seen{Verified: 9}, 120, grown("anon", slope{120, 1}), ""},
-		"short, and more than so": {witness.Seen{Verified: 9}, 120, grown("anon", slope{130, 1}), "anonymous memory"},
-		"longer is no excuse":     {witness.Seen{Verified: 9}, 3600, grown("anon", slope{27, 0.5}), "anonymous memory"},
+		"memory":                  {witness.Seen{Verified: 9}, 600, grown("anon_but_stacks", slope{100, 15}), "anonymous without stacks grows by 100.00 KiB"},
+		"within noise":            {witness.Seen{Verified: 9}, 600, grown("anon_but_stacks", slope{100, 40}), ""},
+		"too short to tell":       {witness.Seen{Verified: 9}, 120, grown("anon_but_stacks", slope{120, 1}), ""},
+		"short, and more than so": {witness.Seen{Verified: 9}, 120, grown("anon_but_stacks", slope{130, 1}), "anonymous without"},
+		"longer is no excuse":     {witness.Seen{Verified: 9}, 3600, grown("anon_but_stacks", slope{27, 0.5}), "anonymous without"},
 		"heap":                    {witness.Seen{Verified: 9}, 600, grown("heap_live", slope{60, 5}), "live Go heap"},
 		"C":                       {witness.Seen{Verified: 9}, 600, grown("beyond_go", slope{60, 5}), "beyond heap"},
 		"mappings":                {witness.Seen{Verified: 9}, 600, grown("shmem", slope{60, 5}), "pages of rings"},
 		"not judged":              {witness.Seen{Verified: 9}, 600, grown("stacks", slope{60, 5}), ""},
+		"stacks, less":            {witness.Seen{Verified: 9}, 600, func(g *growth) { g.Stacks, g.Ceiling = 6000, 11000 }, ""},
+		"stacks, more":            {witness.Seen{Verified: 9}, 600, func(g *growth) { g.Stacks, g.Ceiling = 12000, 11000 }, "12000 KiB of stacks"},
 		"goroutines":              {witness.Seen{Verified: 9}, 600, grown("goroutines", slope{1, 0.1}), "goroutines grows by 1.00"},
 		"threads":                 {witness.Seen{Verified: 9}, 600, grown("threads", slope{1, 0.1}), "threads"},
 		"descriptors":             {witness.Seen{Verified: 9}, 600, grown("descriptors", slope{1, 0.1}), "descriptors"},
@@ -56,6 +58,7 @@ func TestVerdict(t *testing.T) {
 func TestSavedFigures(t *testing.T) {
 	o := outcome{Seconds: 600, agents: []growth{{Host: "node-a"}, {Host: "node-b"}}}
 	o.agents[1].Slopes[figureOf(t, "anon")] = slope{12, 3}
+	o.agents[1].Slopes[figureOf(t, "anon_but_stacks")] = slope{12, 3}
 	path := filepath.Join(t.TempDir(), "endurance.json")
 	if err := o.save(path); err != nil {
 		t.Fatal(err)

@@ -33,7 +33,7 @@ func TestLeakShowsThroughTheCollectorsSaw(t *testing.T) {
 			if o.verdict() != nil {
 				failed++
 			}
-			s := g.Slopes[figureOf(t, "anon")]
+			s := g.Slopes[figureOf(t, "anon_but_stacks")]
 			steepest, error = max(steepest, s.PerMinute), error+s.Error/runs
 		}
 		return failed, steepest, error

@@ -26,8 +26,9 @@ func warmUpFor(duration time.Duration) time.Duration {
 // The Go runtime keeps ended goroutines with their stacks for new ones, up to 64 for
 // each of its processors, of which there is one more for every lane. A plant where
 // nothing happens starts some 15 goroutines a second, and each list wanders between
-// empty and full: it takes an hour until as many are kept as ever will be, megabytes
-// that look like a leak. Wear starts as many in seconds.
+// empty and full: it takes seven minutes until as many are kept as ever will be, 640
+// to 710 for 90 that live, and 3 MiB of stacks later than one would wait. Wear starts
+// as many in seconds, and the threads that a busy agent needs; stacks settle after it.
 const (
 	wearers  = 32
 	requests = 20_000 // of each agent; each a goroutine or more

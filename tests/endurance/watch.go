@@ -70,11 +70,13 @@ func (w *watch) look(ctx context.Context, h *plant.Host) error {
 			err = fmt.Errorf("status %d", status)
 		}
 		if err == nil {
-			l.goes, err = goesOf(page, l)
+			err = l.ask(page)
 		}
 		if err != nil {
 			return fmt.Errorf("GET /metrics: %w", err)
 		}
+	} else {
+		l.stacks = w.history[h][len(w.history[h])-1].stacks
 	}
 	w.history[h] = append(w.history[h], l)
 	return nil

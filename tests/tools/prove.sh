@@ -65,7 +65,7 @@ figures() {
 			| map(. as $s | "\($s[0]) \($in[$s[1] + "_recovery_p50_ms"] // "-" | if type == "number" then round else . end) ms") | join(", "))' --argjson in "$(<"$file")" "$file"
 		;;
 	endurance)
-		jq -r '"\(.seconds | round) s, \(.flows) flows on \(.paths) paths, \(.lost) lost, \(.bad) bad of \(.verified); \(.rss_slope_kib_per_min | round) ± \(.rss_slope_error | round) KiB, \(.descriptors_slope_per_min * 100 | round / 100) descriptors, \(.threads_slope_per_min * 100 | round / 100) threads, \(.log_lines_per_min * 10 | round / 10) lines of log a minute"' "$file"
+		jq -r '"\(.seconds | round) s, \(.flows) flows on \(.paths) paths, \(.lost) lost, \(.bad) bad of \(.verified); \(.anon_but_stacks_slope_kib_per_min | round) ± \(.anon_but_stacks_slope_error | round) KiB, \(.descriptors_slope_per_min * 100 | round / 100) descriptors, \(.threads_slope_per_min * 100 | round / 100) threads, \(.log_lines_per_min * 10 | round / 10) lines of log a minute"' "$file"
 		;;
 	*)
 		# The first figures of a flat document say what it is about.
