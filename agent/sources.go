@@ -160,6 +160,9 @@ func (s *sources) ask(req peers.ReplicationRequest, domainPath string, info fabr
 		left = row.group
 		row.group = s.group(gk)
 	}
+	if fallback && !row.fallback {
+		s.log.Warn("provider_fallback", "from", route.Provider, "to", provider, "flow_id", flow, "role", "source", "peer", rk.Dest)
+	}
 	row.askedAt, row.bootID, row.fallback = s.now(), req.DestBootID, fallback
 	row.target, _ = info.AddrPort() // of another kind: the lane says what is wrong with it
 	row.linkDown = ""

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/mxl-stack/mxl-fabrics-agent/agent/logging"
 	"github.com/mxl-stack/mxl-fabrics-agent/fabrics"
 	"github.com/mxl-stack/mxl-fabrics-agent/mxl"
 	"github.com/mxl-stack/mxl-fabrics-agent/peers"
@@ -331,9 +333,15 @@ func TestReplicationStatus(t *testing.T) {
 func TestSourceFollowsADestinationThatFellBack(t *testing.T) {
 	b := newSourceBench()
 	route := sourceRoute{Provider: fabrics.Verbs, Address: "192.0.2.1", LinkUp: true, Fallback: true}
+	var log bytes.Buffer
+	b.log = slog.New(logging.NewHandler(&log, slog.LevelInfo))
+	b.mustAsk(t, "b", 1, route)
 	b.mustAsk(t, "b", 1, route)
 	if rows := b.list(); rows[0].Provider != "tcp" || !rows[0].Fallback {
 		t.Errorf("provider %s fallback %v", rows[0].Provider, rows[0].Fallback)
+	}
+	if text := log.String(); strings.Count(text, `"provider_fallback","from":"verbs","to":"tcp"`) != 1 || !strings.Contains(text, `"role":"source","peer":"b"`) {
+		t.Errorf("want it said once: %s", text)
 	}
 }
 
