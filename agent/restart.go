@@ -134,6 +134,16 @@ func (a *Agent) restartInPlace(ctx context.Context, now time.Time) {
 	}
 }
 
+// unlessInvalid puts a restart off whose process would end with exit code 78.
+func (a *Agent) unlessInvalid(due bool, waits string) (bool, string) {
+	if due {
+		if err := a.store.NextStart(); err != nil {
+			return false, err.Error()
+		}
+	}
+	return due, waits
+}
+
 // endForRestart ends Run.
 func (a *Agent) endForRestart(now time.Time, reason string, addresses []string) {
 	r := &a.restarts
@@ -154,6 +164,7 @@ func (a *Agent) restartWithAddress(ctx context.Context, now time.Time) {
 		}
 	}
 	due, waits := restartStep(restartFacts{Visible: visible, Last: r.last.At, MovedAt: r.movedAt, Now: now})
+	due, waits = a.unlessInvalid(due, waits)
 	if !due {
 		if waits != "" && waits != r.waits {
 			a.log.Warn("restart_in_place_deferred", "provider", visible[0].Provider, "address", visible[0].Address,

@@ -48,7 +48,7 @@ func (a *Agent) restartOnRoot(now time.Time) bool {
 	if f.Usable {
 		f.Reads = a.readOnOldRoot(now)
 	}
-	due, waits := rootRestartStep(f)
+	due, waits := a.unlessInvalid(rootRestartStep(f))
 	if waits != *a.root.waits.Load() {
 		a.root.waits.Store(&waits)
 		if waits != "" {

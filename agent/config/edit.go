@@ -81,6 +81,19 @@ func (s *Store) findEdit() (*edit, error) {
 	return e, nil
 }
 
+// NextStart says why the next start would end with exit code 78: somebody else has
+// changed the file to what cannot be used. Nil also when the file cannot be read now.
+func (s *Store) NextStart() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, err := s.findEdit()
+	var unusable *FileError
+	if errors.As(err, &unusable) {
+		return err
+	}
+	return nil
+}
+
 // base is the file layer that a patch is laid over: what was last read or saved,
 // or what somebody else has written since.
 func (s *Store) base() (map[string]json.RawMessage, *edit, error) {

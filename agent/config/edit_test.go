@@ -41,6 +41,9 @@ func write(t *testing.T, path, text string) {
 func TestMergeTakesInWhatWasEdited(t *testing.T) {
 	s, path := edited(t)
 	write(t, path, `{"MIRROR_GRACE_S":30,"MIRROR_STALE_MS":700,"NOT_A_KEY":[1]}`)
+	if err := s.NextStart(); err != nil {
+		t.Error(err)
+	}
 	restart, err := s.Merge([]byte(`{"MIRROR_STALE_MS":900}`))
 	if err != nil {
 		t.Fatal(err)
@@ -109,6 +112,9 @@ func TestMergeRefusesAnInvalidEdit(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s, path := edited(t)
 			write(t, path, c.text)
+			if err := s.NextStart(); err == nil || !strings.Contains(err.Error(), c.why) {
+				t.Errorf("the next start: %v, want %q", err, c.why)
+			}
 			_, err := s.Merge([]byte(`{"MIRROR_GRACE_S":21}`))
 			var file *FileError
 			if !errors.As(err, &file) || file.Path != path || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), c.why) {

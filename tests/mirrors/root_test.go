@@ -80,12 +80,17 @@ func TestReplacedRootIsTakenOnceNobodyReadsTheOldOne(t *testing.T) {
 		s.Fatalf("restarted while a reader was there: %v", s.B.Logged("restart_in_place"))
 	}
 
+	// Nor does it go where its next start would end with exit code 78.
+	file := filepath.Join(s.Logs, "state-"+s.B.HostID, "agent.json")
+	s.must(os.WriteFile(file, []byte(`{"MIRROR_STALE_MS":"soon"}`), 0o600))
 	ring.Close()
 	reader.Stop(5 * time.Second)
 	if !s.seesAll { // then only a flow that ends is known not to be read
 		node := s.NMOS.Nodes()[0]
 		s.must(mesh.Activate(s.ctx, http.DefaultClient, node.URL(), node.Receivers()[0].ID, nil))
 	}
+	s.notReady("MIRROR_STALE_MS")
+	s.must(os.Remove(file))
 	s.restartedOnRoot(boot)
 	s.must(s.Connect(s.ctx, 0, f))
 	s.flows(f, 20*time.Second)
@@ -95,8 +100,8 @@ func TestReplacedRootIsTakenOnceNobodyReadsTheOldOne(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(aside, "mirror-"+f.DomainID, f.ID+".mxl-flow", "data")); err != nil {
 		s.Errorf("the old mirror: %v", err)
 	}
-	if n := len(s.B.Logged("restart_in_place_deferred")); n != 1 {
-		s.Errorf("%d lines restart_in_place_deferred, want 1", n)
+	if n := len(s.B.Logged("restart_in_place_deferred")); n != 2 {
+		s.Errorf("%d lines restart_in_place_deferred, want 2", n)
 	}
 	s.must(os.RemoveAll(aside))
 }
