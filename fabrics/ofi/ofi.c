@@ -297,9 +297,11 @@ static int arm_events(struct ofi_poller *p)
 /* Reads completions and one event; when there is neither, waits until there is,
  * until the wake descriptor is written, or until the timeout. Returns the number
  * of completions or a negative fi_errno; flags tell the rest. Once armed, the event
- * queue is read only when its descriptor says so: it stays ready until then. */
+ * queue is read only when its descriptor says so: it stays ready until then. The
+ * completion queue is then read when trywait has found something in it. */
 int ofi_poll_armed(struct ofi_poller *p, int64_t timeout_ns, bool *armed)
 {
+	bool unread = *armed && timeout_ns > 0;
 	uint64_t deadline = 0;
 	int waited = 0;
 
@@ -311,8 +313,9 @@ int ofi_poll_armed(struct ofi_poller *p, int64_t timeout_ns, bool *armed)
 		ssize_t got = 0;
 		int n = 0, cq_at = -1, eq_at = -1, wake_at = -1, ret;
 
-		if (p->cq)
+		if (p->cq && !unread)
 			got = read_completions(p);
+		unread = false;
 		if (p->eq && !*armed) {
 			arm_events(p);
 			*armed = true;
