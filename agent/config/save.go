@@ -6,11 +6,17 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"golang.org/x/sys/unix"
 )
 
 // save replaces the file at path in one step: whoever reads it, and whoever
 // starts after a crash, finds either the old content or the new one.
 func save(path string, content []byte) (err error) {
+	// A link stays one: what it leads to is the file that is to last.
+	if to, linkErr := filepath.EvalSymlinks(path); linkErr == nil {
+		path = to
+	}
 	mode := fs.FileMode(0o644)
 	if info, statErr := os.Stat(path); statErr == nil {
 		mode = info.Mode().Perm()
@@ -27,6 +33,9 @@ func save(path string, content []byte) (err error) {
 		return err
 	}
 	if err := os.Rename(temporary, path); err != nil {
+		if errors.Is(err, unix.EBUSY) {
+			err = fmt.Errorf("%w: the file is a mount of its own, which nobody can replace; mount its directory instead", err)
+		}
 		return err
 	}
 	return syncDir(filepath.Dir(path))
