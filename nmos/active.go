@@ -91,6 +91,8 @@ type activeResult struct {
 	facts   activeFacts
 	reasons []string
 	err     error
+	// answered: there is somebody at the host, whatever the answer is worth.
+	answered bool
 }
 
 // lastAnswer is the last good answer: most are the same again, and an equal body
@@ -138,6 +140,7 @@ func readActive(ctx context.Context, c *http.Client, receiverID string, last las
 	}
 	silent := map[string]bool{}
 	tries := 0
+	res.answered = len(queue) == 0 // nobody was asked
 	for i := 0; i < len(queue) && tries < maxActiveTries && ctx.Err() == nil; i++ {
 		target := queue[i]
 		if silent[hostOf(target)] {
@@ -145,6 +148,7 @@ func readActive(ctx context.Context, c *http.Client, receiverID string, last las
 		}
 		tries++
 		body, _, err := get(ctx, c, target)
+		res.answered = res.answered || err == nil || statusOf(err) != 0 || errors.Is(err, ErrTooLarge)
 		if err == nil {
 			if last.body != "" && string(body) == last.body {
 				res.url, res.body, res.facts, res.err = target, last.body, last.facts, nil

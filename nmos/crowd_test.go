@@ -25,11 +25,11 @@ func TestFailingReceiversShareARate(t *testing.T) {
 		attempts := 0
 		fail := func(until time.Time) (last *read) {
 			for {
-				r, host := p.next(now, func(r *read) string { return r.id })
+				r := p.next(now, func(r *read) string { return r.id })
 				switch {
 				case r != nil:
 					attempts++
-					p.done(r, host, false, false, 0, now)
+					p.done(r, outcome{}, now)
 					last = r
 				case p.wake().After(until):
 					return last
@@ -49,11 +49,11 @@ func TestFailingReceiversShareARate(t *testing.T) {
 		}
 		// One that answers again is read as before, and counts no more.
 		now = p.wake()
-		r, host := p.next(now, func(r *read) string { return r.id })
+		r := p.next(now, func(r *read) string { return r.id })
 		if r == nil {
 			t.Fatal("nothing to read")
 		}
-		p.done(r, host, true, true, 0, now)
+		p.done(r, outcome{ok: true, answered: true, changed: true}, now)
 		if p.failing != c.receivers-1 {
 			t.Errorf("%d receivers: %d failing after one has answered", c.receivers, p.failing)
 		}

@@ -77,9 +77,9 @@ type Observer struct {
 	// downLogged: that the registry is down is in the log already.
 	downLogged bool
 	work       sync.WaitGroup
-	// unavailable and available are the receivers whose /active could not be read,
-	// or could again.
-	unavailable, available crowd
+	// unavailable and available are the receivers whose /active could not be read, or
+	// could again; silent and answering the hosts of many of them.
+	unavailable, available, silent, answering crowd
 }
 
 // event is what the goroutines beside the owner hand over. Exactly one member
@@ -93,7 +93,6 @@ type event struct {
 
 type activeEvent struct {
 	read   *read
-	host   string
 	result activeResult
 }
 

@@ -9,7 +9,7 @@ import (
 // startReads starts the /active reads that are due.
 func (o *Observer) startReads(ctx context.Context, now time.Time) {
 	for {
-		r, host := o.plan.next(now, func(r *read) string {
+		r := o.plan.next(now, func(r *read) string {
 			if r.last.url != "" {
 				return r.host
 			}
@@ -24,7 +24,7 @@ func (o *Observer) startReads(ctx context.Context, now time.Time) {
 		controls, last := o.controls(r.id), r.last
 		o.work.Go(func() {
 			res := readActive(ctx, o.cfg.Client, r.id, last, controls)
-			o.send(ctx, event{active: &activeEvent{r, host, res}})
+			o.send(ctx, event{active: &activeEvent{r, res}})
 		})
 	}
 }
@@ -35,7 +35,10 @@ func (o *Observer) applyActive(a activeEvent, now time.Time) {
 	ok := res.err == nil
 	changed := ok && (!r.known || r.facts != res.facts)
 	spread := rand.N(o.cfg.PollInterval/2 + 1)
-	o.plan.done(r, a.host, ok, changed, spread, now)
+	turned := o.plan.done(r, outcome{ok: ok, answered: res.answered, changed: changed, spread: spread}, now)
+	if turned != nil {
+		o.hostTurned(turned, res, now)
+	}
 	if !ok {
 		o.activeErrors.Add(1)
 	}
@@ -63,11 +66,33 @@ func (o *Observer) applyActive(a activeEvent, now time.Time) {
 		return
 	}
 	o.outdate(r)
-	if !r.warned {
+	// Of a host that does not answer the first receiver is named; the others follow in
+	// one line when it has not answered any of them.
+	if !r.warned && r.at.unanswered <= 1 {
 		r.warned = true
 		if o.unavailable.admit(now) {
 			o.cfg.Log.Warn("nmos_active_unavailable", "receiver_id", r.id, "url", res.url, "status", statusOf(res.err), "error", res.err)
 		}
+	}
+}
+
+// hostTurned follows a host that has fallen silent, or answers again. What is known of
+// its receivers is out of date before each of them has been asked in vain.
+func (o *Observer) hostTurned(h *readHost, res activeResult, now time.Time) {
+	if !h.silent() {
+		if h.told && o.answering.admit(now) {
+			o.cfg.Log.Info("nmos_node_answers", "host", h.name, "receivers", h.receivers)
+		}
+		h.told = false
+		return
+	}
+	for _, r := range o.plan.reads {
+		if r.at == h {
+			o.outdate(r)
+		}
+	}
+	if h.told = h.receivers > 1; h.told && o.silent.admit(now) {
+		o.cfg.Log.Warn("nmos_node_silent", "host", h.name, "receivers", h.receivers, "error", res.err)
 	}
 }
 
@@ -88,8 +113,8 @@ func (o *Observer) outdate(r *read) {
 	}
 }
 
-// tellCrowds writes how many more receivers there were of which no line told, and
-// gives when to look again.
+// tellCrowds writes how many more receivers and hosts there were of which no line
+// told, and gives when to look again.
 func (o *Observer) tellCrowds(now time.Time) time.Time {
 	if n := o.unavailable.over(now); n > 0 {
 		o.cfg.Log.Warn("nmos_active_unavailable", "more_receivers", n)
@@ -97,7 +122,13 @@ func (o *Observer) tellCrowds(now time.Time) time.Time {
 	if n := o.available.over(now); n > 0 {
 		o.cfg.Log.Info("nmos_active_available", "more_receivers", n)
 	}
-	return earlier(o.unavailable.ends(), o.available.ends())
+	if n := o.silent.over(now); n > 0 {
+		o.cfg.Log.Warn("nmos_node_silent", "more_hosts", n)
+	}
+	if n := o.answering.over(now); n > 0 {
+		o.cfg.Log.Info("nmos_node_answers", "more_hosts", n)
+	}
+	return earlier(earlier(o.unavailable.ends(), o.available.ends()), earlier(o.silent.ends(), o.answering.ends()))
 }
 
 func earlier(a, b time.Time) time.Time {

@@ -6,9 +6,6 @@ import (
 )
 
 const (
-	// readsPerHost bounds the /active reads at one host and port, so that a node
-	// that hangs does not hold the slots of all others.
-	readsPerHost = 4
 	// retryMax is the longest pause after failed reads (unless the poll interval
 	// is longer).
 	retryMax = 5 * time.Second
@@ -35,9 +32,11 @@ type read struct {
 
 	failures int
 	running  bool
-	asked    bool // IS-04 said something changed; not answered yet
-	again    bool // asked while running
-	index    int  // in the heap; -1: not in it
+	asked    bool      // IS-04 said something changed; not answered yet
+	again    bool      // asked while running
+	index    int       // in the heap; -1: not in it
+	at       *readHost // that is asked; nil before the first time
+	attempt  bool      // running, and the host has not proved that it answers
 }
 
 // readPlan says which receiver is read next: when IS-04 said that something
@@ -49,15 +48,18 @@ type readPlan struct {
 	reads   map[string]*read
 	queue   readQueue
 	running int
-	failing int                // receivers whose last read failed
-	busy    map[string]int     // by host:port
-	waiting map[string][]*read // due, but their host is busy
+	failing int // receivers whose last read failed
+	hosts   map[string]*readHost
+	ready   []*read // may start as soon as there is a slot
+	// attempts are the reads at hosts that have not proved that they answer.
+	attempts attempts
 }
 
 func newReadPlan(interval time.Duration, parallel int) *readPlan {
 	return &readPlan{
 		interval: interval, parallel: parallel,
-		reads: map[string]*read{}, busy: map[string]int{}, waiting: map[string][]*read{},
+		reads: map[string]*read{}, hosts: map[string]*readHost{},
+		attempts: attempts{most: parallel - parallel/4},
 	}
 }
 
@@ -83,6 +85,13 @@ func (p *readPlan) remove(id string) {
 	if r.index >= 0 {
 		heap.Remove(&p.queue, r.index)
 	}
+	if h := r.at; h != nil {
+		p.leave(h)
+		if h.probe == r && !r.running {
+			h.probe = nil
+			p.advance(h)
+		}
+	}
 }
 
 // ask wants a read now.
@@ -90,77 +99,152 @@ func (p *readPlan) ask(id string, now time.Time) {
 	r := p.reads[id]
 	switch {
 	case r == nil:
+		return
 	case r.running:
 		r.again = true
-	case r.index >= 0:
-		r.asked = true
-		if now.Before(r.due) {
-			r.due = now
-			heap.Fix(&p.queue, r.index)
+		return
+	case r.index >= 0 && now.Before(r.due):
+		r.due = now
+		heap.Fix(&p.queue, r.index)
+	}
+	r.asked = true
+	if h := r.at; h != nil && h.silent() { // it may have come back
+		h.next = now
+		if probe := h.probe; probe != nil && probe.index >= 0 && now.Before(probe.due) {
+			probe.due = now
+			heap.Fix(&p.queue, probe.index)
 		}
-	default: // waits for its host
-		r.asked = true
 	}
 }
 
 // next takes the next read that may start, or nil. hostOf names the host that
 // would be asked.
-func (p *readPlan) next(now time.Time, hostOf func(*read) string) (*read, string) {
-	for p.running < p.parallel && len(p.queue) > 0 && !now.Before(p.queue[0].due) {
+func (p *readPlan) next(now time.Time, hostOf func(*read) string) *read {
+	for p.running < p.parallel {
+		if r := p.allowed(now); r != nil {
+			return p.start(r, now)
+		}
+		if len(p.queue) == 0 || now.Before(p.queue[0].due) {
+			return nil
+		}
 		r := heap.Pop(&p.queue).(*read)
-		host := hostOf(r)
-		if p.busy[host] >= readsPerHost {
-			p.waiting[host] = append(p.waiting[host], r)
+		p.turnTo(r, hostOf(r))
+		h := r.at
+		switch {
+		case h.silent() && h.probe == nil && now.Before(h.next):
+			h.probe, r.due = r, h.next
+			heap.Push(&p.queue, r)
+			continue
+		case h.silent() && h.probe == nil:
+			h.probe = r
+		case h.silent() && h.probe != r, !h.silent() && h.busy >= readsPerHost:
+			p.wait(h, r)
 			continue
 		}
-		p.running++
-		p.busy[host]++
-		r.running, r.started = true, now
-		return r, host
+		h.busy++
+		if h.proven || p.attempts.one(now) {
+			return p.start(r, now)
+		}
+		p.attempts.put(h, r)
 	}
-	return nil, ""
+	return nil
+}
+
+// allowed is a read that has its place at its host already, and may start now.
+func (p *readPlan) allowed(now time.Time) *read {
+	for {
+		var r *read
+		if len(p.ready) > 0 {
+			r, p.ready = p.ready[0], p.ready[1:]
+		} else if r = p.attempts.next(now); r == nil {
+			return nil
+		}
+		if p.reads[r.id] == r {
+			return r
+		}
+		r.at.busy-- // removed meanwhile
+		if r.at.probe == r {
+			r.at.probe = nil
+		}
+		p.advance(r.at)
+	}
+}
+
+func (p *readPlan) start(r *read, now time.Time) *read {
+	p.running++
+	r.running, r.started, r.attempt = true, now, !r.at.proven
+	if r.attempt {
+		p.attempts.running++
+	}
+	return r
 }
 
 // wake is when next may have something (zero: not before a read ends).
 func (p *readPlan) wake() time.Time {
-	if len(p.queue) == 0 || p.running >= p.parallel {
+	if p.running >= p.parallel {
 		return time.Time{}
 	}
-	return p.queue[0].due
+	at := p.attempts.wake()
+	if len(p.queue) > 0 {
+		at = earlier(at, p.queue[0].due)
+	}
+	return at
 }
 
-// done ends a read at a host and plans the receiver's next one.
-func (p *readPlan) done(r *read, host string, ok, changed bool, spread time.Duration, now time.Time) {
+// outcome is how a read ended.
+type outcome struct {
+	ok       bool
+	answered bool // something came back, even if it is of no use
+	changed  bool
+	spread   time.Duration // of the receivers that are found together
+}
+
+// done ends a read and plans the receiver's next one. It gives the host when that has
+// fallen silent, or answers again.
+func (p *readPlan) done(r *read, o outcome, now time.Time) (turned *readHost) {
 	p.running--
-	if p.busy[host]--; p.busy[host] <= 0 {
-		delete(p.busy, host)
-	}
-	for list := p.waiting[host]; len(list) > 0; list = p.waiting[host] {
-		w := list[0]
-		if p.waiting[host] = list[1:]; len(list) == 1 {
-			delete(p.waiting, host)
-		}
-		if p.reads[w.id] == w {
-			heap.Push(&p.queue, w) // its due time has passed
-			break
-		}
+	if r.attempt {
+		p.attempts.running--
 	}
 	r.running = false
-	if p.reads[r.id] != r {
-		return // removed meanwhile
+	h := r.at
+	h.busy--
+	if h.probe == r {
+		h.probe = nil
 	}
-	first := !r.known && ok
+	was := h.silent()
+	if h.heard(o.answered) {
+		p.ready = append(p.ready, h.take()...)
+	}
+	if !h.silent() {
+		h.probe = nil
+	} else {
+		h.next = now.Add(min(p.interval<<min(h.unanswered-silentAfter, 6), max(p.interval, retryMax)))
+	}
+	if p.reads[r.id] == r { // not removed meanwhile
+		p.again(r, o, now)
+	}
+	p.advance(h)
+	if was == h.silent() {
+		return nil
+	}
+	return h
+}
+
+// again plans a receiver's next read after one has ended.
+func (p *readPlan) again(r *read, o outcome, now time.Time) {
+	first := !r.known && o.ok
 	switch {
-	case ok:
+	case o.ok:
 		if r.failures > 0 {
 			p.failing--
 		}
 		r.failures = 0
 		r.due = r.started.Add(p.interval)
-		if r.asked && !changed {
+		if r.asked && !o.changed {
 			r.due = r.started.Add(min(p.interval, secondLook))
 		} else if first {
-			r.due = r.due.Add(spread) // receivers found together do not stay in step
+			r.due = r.due.Add(o.spread) // receivers found together do not stay in step
 		}
 	default:
 		if r.failures == 0 {
