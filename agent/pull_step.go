@@ -64,6 +64,9 @@ type pullFacts struct {
 	BootID     string // the peer's present boot id, empty while unknown
 	LinkUp     bool
 	LinkReason string
+	// Way to the peer by the settings: another one takes a running target to the
+	// other address or provider.
+	Way way
 	// OriginActive: the peer's inventory says that a writer holds the origin.
 	OriginActive bool
 	// MirrorReady: the mirror flow is on disk and its writer is open.
@@ -83,6 +86,7 @@ type pullView struct {
 	SetUpAt          time.Time
 	SetUpBootID      string
 	SetUpGeneration  uint64
+	SetUpWay         way
 	LinkDownHandled  bool
 	LastGrainAt      time.Time // zero before the first
 	LastPostAt       time.Time // zero before the first
@@ -107,13 +111,14 @@ const (
 	stepDropForLink
 	stepDropForRestart
 	stepDropForMirror
+	stepDropForWay
 	stepRebuild
 	stepSetUp
 	stepPost
 )
 
 func (s pullStep) String() string {
-	return [...]string{"wait", "release", "drop_for_link", "drop_for_restart", "drop_for_mirror", "rebuild", "set_up", "post"}[s]
+	return [...]string{"wait", "release", "drop_for_link", "drop_for_restart", "drop_for_mirror", "drop_for_way", "rebuild", "set_up", "post"}[s]
 }
 
 // nextPullStep decides the one next thing a pull does. The order is that of the
@@ -136,6 +141,9 @@ func nextPullStep(f pullFacts, v pullView, now time.Time) pullStep {
 			return stepWait
 		}
 		return stepDropForLink
+	}
+	if v.HasTarget && v.SetUpWay != f.Way {
+		return stepDropForWay
 	}
 	if !v.RetryReady || !f.MirrorReady {
 		return stepWait

@@ -201,6 +201,30 @@ func TestPullShutdownTellsNobody(t *testing.T) {
 	})
 }
 
+// TestPullFollowsPEERS: another local address or provider in PEERS applies at once
+// (it is a live setting), to a target that runs too.
+func TestPullFollowsPEERS(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newPullBench(t)
+		defer b.cancel()
+		b.answer.State = stateActive
+		b.passes(1, aWish())
+		b.targets[0].set(func(s *fabrics.TargetStats) { s.Connected, s.Grains, s.Head = true, 3, 49 })
+		b.passes(5, aWish())
+		moved := aWish()
+		moved.Address, moved.Way = "127.0.0.2", way{"tcp", "127.0.0.2"}
+		_, asked, _ := b.counts()
+		b.passes(5, moved)
+		targets, asks, releases := b.counts()
+		if targets != 2 || !b.targets[0].isClosed() || b.targets[1].isClosed() || asks == asked || releases != 0 {
+			t.Errorf("%d targets, first closed %v, %d questions, %d releases", targets, b.targets[0].isClosed(), asks-asked, releases)
+		}
+		if v := b.seen.Load(); v.Restarts != 1 || v.Grains != 3 {
+			t.Errorf("%d restarts, %d grains", v.Restarts, v.Grains)
+		}
+	})
+}
+
 func TestPullAsksAtOnceWhenTheConnectionGoes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newPullBench(t)

@@ -35,6 +35,14 @@ func (p *pull) act(ctx context.Context, w *pullWish, step pullStep) bool {
 	case stepDropForMirror:
 		p.dropLane()
 		p.view.SourceState = ""
+	case stepDropForWay:
+		p.restarts++
+		p.deps.log.Warn("replication_restarted", "peer", p.key.Peer, "flow_id", p.key.Flow, "state", p.seen.Load().State,
+			"error", "PEERS gives another local address or provider")
+		p.dropLane()
+		p.view.SourceState = ""
+		p.sourceSends = ""
+		p.retry.reset()
 	case stepRebuild:
 		p.view.RebuildsInARow++
 		p.restarts++
@@ -131,6 +139,7 @@ func (p *pull) setUp(ctx context.Context, w *pullWish) {
 	p.view.SetUpAt = p.deps.now()
 	p.view.SetUpBootID = w.BootID
 	p.view.SetUpGeneration = w.MirrorGeneration
+	p.view.SetUpWay = w.Way
 	p.view.OriginMovedAt = time.Time{}
 	p.view.LastPostAt = time.Time{}
 	p.view.PostDue = true

@@ -330,6 +330,7 @@ func (a *Agent) wishFor(key pullKey, p *peers.Peer, route sourceRoute, originAct
 	w := pullWish{
 		pullFacts: pullFacts{
 			Wanted: true, PeerUp: p.Up, BootID: p.BootID, LinkUp: route.LinkUp, LinkReason: route.LinkReason,
+			Way:          wayTo(a.store.Config(), p),
 			OriginActive: originActive, MirrorReady: flow != nil, MirrorGeneration: generation,
 		},
 		ControlURL: p.ControlURL, Provider: route.Provider, Fallback: route.Fallback, Address: route.Address,

@@ -41,6 +41,14 @@ func routeTo(cfg *config.Config, p *peers.Peer, interfaces []peers.Interface, ou
 	return r
 }
 
+// way is what the settings say of the way to a peer. Unlike the sourceRoute that
+// follows from it, nothing but a setting changes it.
+type way struct{ Provider, Address string }
+
+func wayTo(cfg *config.Config, p *peers.Peer) way {
+	return way{Provider: cmp.Or(p.Provider, cfg.DefaultProvider), Address: cmp.Or(p.LocalFabricAddr, cfg.FabricInterface)}
+}
+
 // hostAddress is the first of the two that is, or names, an address literal.
 func hostAddress(remote, controlURL string) netip.Addr {
 	if a, err := netip.ParseAddr(remote); err == nil {

@@ -41,3 +41,20 @@ func TestRouteTo(t *testing.T) {
 		}
 	}
 }
+
+// TestWayTo: an entry of PEERS that says what holds without it is no other
+// way, and where packets would go at the moment does not matter.
+func TestWayTo(t *testing.T) {
+	cfg := &config.Config{DefaultProvider: "tcp", FabricInterface: "192.0.2.1"}
+	plain := wayTo(cfg, &peers.Peer{ControlURL: "http://198.51.100.9:8095/api/v1"})
+	for _, same := range []peers.Peer{{}, {Provider: "tcp"}, {LocalFabricAddr: "192.0.2.1"}} {
+		if got := wayTo(cfg, &same); got != plain {
+			t.Errorf("%+v: %v, want %v", same, got, plain)
+		}
+	}
+	for _, other := range []peers.Peer{{Provider: "verbs"}, {LocalFabricAddr: "192.0.2.2"}} {
+		if got := wayTo(cfg, &other); got == plain {
+			t.Errorf("%+v: %v as well", other, got)
+		}
+	}
+}
