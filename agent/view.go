@@ -186,7 +186,7 @@ func (a *Agent) metricsOf(cfg *config.Config, facts passFacts, view *passView) m
 			s.MirrorDomains[string(m.State)]++
 		}
 		for _, f := range m.Flows {
-			row := metrics.Mirror{DomainID: m.DomainID, FlowID: f.FlowID, Peer: m.Origin.HostID, State: string(f.Health.State), Rebuilds: uint64(f.Health.Rebuilds)}
+			row := metrics.Mirror{DomainID: m.DomainID, FlowID: f.FlowID, Peer: f.Peer, State: string(f.Health.State), Rebuilds: uint64(f.Health.Rebuilds)}
 			if f.Health.LastGrainAgeMS != nil {
 				age := time.Duration(*f.Health.LastGrainAgeMS) * time.Millisecond
 				row.LastGrainAge = &age

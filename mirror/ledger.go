@@ -24,7 +24,7 @@ type Ledger struct {
 type flowRecord struct {
 	key       Key
 	seen      sighting
-	host      string    // source peer, from the offer or the marker
+	host      string    // source peer, as source gives it
 	inactive  time.Time // since when an up peer has listed it without a writer
 	wanted    time.Time // last moment with demand
 	missing   MissingClock
@@ -151,21 +151,12 @@ func compareKeys(a, b Key) int {
 // flow decides about one flow.
 func (l *Ledger) flow(f *Facts, r *flowRecord, d *surroundingDomain, out *Outcome) FlowStep {
 	events := len(out.Events)
-	host := d.source
-	if host == "" {
-		host = r.seen.offer.Host
-	}
-	if host != "" {
-		r.host = host
-	}
+	r.host = r.source(d.source)
 	r.clocks(f)
 	hold := r.holds(f)
 	step := FlowStep{Key: r.key, Peer: r.host}
 	if r.seen.on != nil && r.seen.on.Inode != 0 {
 		step.OnDisk, step.Inode = true, r.seen.on.Inode
-	}
-	if r.seen.offered {
-		step.Peer = r.seen.offer.Host // grains come from there, whoever the marker names
 	}
 	peer := f.Peers[step.Peer]
 	step.plan(f, r, d, peer.Up, hold)
@@ -189,6 +180,29 @@ func (l *Ledger) flow(f *Facts, r *flowRecord, d *surroundingDomain, out *Outcom
 	}
 	r.onDisk = step.OnDisk
 	return step
+}
+
+// source is the host that offers the flow, or was the last to. The marker, which is
+// never written again, tells while nobody has offered it since this agent started: a
+// function may have moved since the mirror was made.
+func (r *flowRecord) source(marker string) string {
+	switch {
+	case r.seen.offered:
+		return r.seen.offer.Host
+	case r.host != "":
+		return r.host
+	}
+	return marker
+}
+
+// decider is the source where it is a peer still, else the marker's: a host that is
+// none any more says nothing about what it has.
+func (r *flowRecord) decider(f *Facts, marker string) string {
+	host := r.source(marker)
+	if _, known := f.Peers[host]; !known {
+		return marker
+	}
+	return host
 }
 
 // clocks follows since when the origin is seen without a writer, and when the
@@ -256,8 +270,10 @@ func (l *Ledger) missing(f *Facts, r *flowRecord, d *surroundingDomain, step *Fl
 		r.missing = MissingClock{}
 		return !offered && !d.settled
 	}
-	peer := f.Peers[d.source]
-	facts := MissingFacts{SourceUp: peer.Up && !peer.CountsAsDown, Offered: offered, Settled: d.settled, IdleGrace: f.IdleGrace}
+	host := r.decider(f, d.source)
+	peer := f.Peers[host]
+	settled := d.settled && (offered || host == d.source || f.settled(d.id, host))
+	facts := MissingFacts{SourceUp: peer.Up && !peer.CountsAsDown, Offered: offered, Settled: settled, IdleGrace: f.IdleGrace}
 	var readers ReaderFacts
 	if !offered { // else nothing is missing, and nobody's readers matter
 		readers = f.Readers.FlowFacts(r.key)

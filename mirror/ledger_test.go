@@ -193,6 +193,64 @@ func TestAnotherPeerOffersTheFlow(t *testing.T) {
 	}
 }
 
+// A function that has moved is where its flows come from, not where the marker of the
+// mirror says: while that host is down its mirror stays, wanted or not.
+func TestTheSourceIsTheHostThatOffers(t *testing.T) {
+	for _, remains := range []bool{true, false} {
+		w, o, other := warm(t)
+		before := w.inode(o.Key)
+		for _, moved := range []Origin{o, other} {
+			moved.SourceHost = "node-c"
+			w.peer("node-c").offer(moved)
+		}
+		if old := w.peer(testSource); remains { // the host that the function came from
+			old.flows, old.domains = nil, nil
+		} else {
+			delete(w.peers, testSource)
+		}
+		w.run(10 * time.Second)
+		w.peer("node-c").up = false
+		w.run(120 * time.Second)
+		s := w.step(o.Key)
+		if w.inode(o.Key) != before || s.Peer != "node-c" || s.Health.State != HealthStale || s.Health.Reason != PeerIsDown || s.Missing != 0 {
+			t.Fatalf("%v: %+v, domains %+v", remains, s, w.out.Domains)
+		}
+		v := ViewMirrors(w.facts, w.out)[0]
+		if v.State != DomainActive || v.Origin.HostID != "node-c" || v.Origin.PeerUp || v.Flows[0].Peer != "node-c" {
+			t.Errorf("%+v", v)
+		}
+		w.peer("node-c").up = true
+		w.run(6 * time.Second)
+		if w.inode(o.Key) != before || w.step(o.Key).Health.State != HealthLive {
+			t.Errorf("%v: %+v", remains, w.step(o.Key))
+		}
+		w.peer("node-c").flows, w.peer("node-c").domains = nil, nil
+		w.run(6 * time.Second)
+		if w.inode(o.Key) != 0 {
+			t.Errorf("%v: nobody has the domain, and it is there: %+v", remains, w.out.Domains)
+		}
+	}
+}
+
+// A host that is no peer any more keeps nothing: the marker's decides again.
+func TestASourceThatIsNoPeerAnyMoreKeepsNothing(t *testing.T) {
+	w, o, other := warm(t)
+	moved := o
+	moved.SourceHost = "node-c"
+	w.peer("node-c").offer(moved)
+	delete(w.peer(testSource).flows, o.Key)
+	w.run(10 * time.Second)
+	delete(w.peers, "node-c")
+	w.run(w.set.IdleGrace - 5*time.Second)
+	if w.inode(o.Key) == 0 {
+		t.Fatal("removed before its grace time was over")
+	}
+	w.run(10 * time.Second)
+	if w.inode(o.Key) != 0 || w.inode(other.Key) == 0 {
+		t.Errorf("%+v", w.step(o.Key))
+	}
+}
+
 func TestDryRunRemovesNothing(t *testing.T) {
 	w, o, other := warm(t)
 	w.set.DryRun = true

@@ -10,8 +10,10 @@ func (l *Ledger) domain(f *Facts, d *DomainOnDisk, wants DomainFacts, out *Outco
 		l.domains[d.DomainID] = r
 	}
 	facts := wants
-	facts.Local, facts.Listed, facts.Source = f.LocalDomains[d.DomainID], f.listed(d.DomainID), f.sightOf(d.SourceHost)
-	facts.Settled, facts.IdleGrace = f.settled(d.DomainID, d.SourceHost), f.IdleGrace
+	facts.Local, facts.Listed, facts.IdleGrace = f.LocalDomains[d.DomainID], f.listed(d.DomainID), f.IdleGrace
+	if !facts.Listed { // else it does not matter
+		facts.Source, facts.Settled = l.sources(f, d)
+	}
 	if facts.Demand || facts.Hold || facts.LiveEager {
 		r.idleSince = time.Time{}
 	} else if r.idleSince.IsZero() {
@@ -40,6 +42,26 @@ func (l *Ledger) domain(f *Facts, d *DomainOnDisk, wants DomainFacts, out *Outco
 	return DomainStep{
 		DomainID: d.DomainID, DomainVerdict: v, IdleSince: r.idleSince, Demand: facts.Demand || facts.Hold, Blocked: r.blocked,
 	}
+}
+
+// sources says what is known of the hosts that the flows of a mirror domain come
+// from. One that is down may still have the domain; one that is not settled too.
+func (l *Ledger) sources(f *Facts, d *DomainOnDisk) (sight PeerSight, settled bool) {
+	if len(d.Flows) == 0 {
+		return f.sightOf(d.SourceHost), f.settled(d.DomainID, d.SourceHost)
+	}
+	sight, settled = PeerUnknown, true
+	for i := range d.Flows {
+		host := l.flows[d.Flows[i].Key].decider(f, d.SourceHost)
+		settled = settled && f.settled(d.DomainID, host)
+		switch s := f.sightOf(host); {
+		case s == PeerDown:
+			sight = PeerDown
+		case s == PeerUp && sight != PeerDown:
+			sight = PeerUp
+		}
+	}
+	return sight, settled
 }
 
 // wants says what wants a flow of each domain: the Demand, Hold and LiveEager of

@@ -39,6 +39,7 @@ type FlowView struct {
 	State        FlowState  `json:"state"`
 	RemovalError string     `json:"removal_error"` // as of a domain
 	Health       HealthView `json:"health"`
+	Peer         string     `json:"-"` // where its grains come from
 }
 
 // HealthView is the health of a flow and its rebuilds.
@@ -118,6 +119,7 @@ func ViewMirrors(f Facts, out Outcome) []DomainView {
 			wanted[k.DomainID] = true
 		}
 	}
+	named := map[string]bool{} // domains whose origin a flow has told; the marker does where none is on disk
 	for _, step := range out.Flows {
 		i, found := where[step.DomainID]
 		if !found {
@@ -141,7 +143,12 @@ func ViewMirrors(f Facts, out Outcome) []DomainView {
 		if step.State == FlowAbsent && !step.OnDisk && step.Rebuilds.Gone() == "" {
 			continue
 		}
+		if step.OnDisk && !named[step.DomainID] {
+			named[step.DomainID] = true
+			views[i].Origin.HostID, views[i].Origin.PeerUp = step.Peer, f.Peers[step.Peer].Up
+		}
 		views[i].Flows = append(views[i].Flows, FlowView{
+			Peer:   step.Peer,
 			FlowID: step.FlowID.String(), Label: step.Label, MediaType: step.MediaType, Format: step.Format,
 			Active: step.OnDisk, State: step.State,
 			RemovalError: step.Blocked,
