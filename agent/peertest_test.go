@@ -1,16 +1,19 @@
 package agent
 
 import (
+	"context"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/mxl-stack/mxl-fabrics-agent/agent/config"
+	"github.com/mxl-stack/mxl-fabrics-agent/peers"
 )
 
 // testedAgent knows two peers: one that answers, and one that answers 503.
@@ -94,4 +97,55 @@ func TestPeerTestOfAnAddressThatIsNotHere(t *testing.T) {
 	if got.OK || got.ControlUp == nil || !*got.ControlUp || got.Error == "" {
 		t.Errorf("%+v", got)
 	}
+}
+
+// TestPeerTestsOfASilentPeer: however many tests of a peer that does not answer are
+// under way, they hold nothing that the test of another one, or a set-up, waits for.
+func TestPeerTestsOfASilentPeer(t *testing.T) {
+	a := testedAgent(t, "DEFAULT_PROVIDER=tcp", "FABRIC_INTERFACE=127.0.0.1", "FABRIC_PORT_BASE=26410", "FABRIC_PORT_COUNT=8")
+	asked := make(chan struct{}, 100)
+	silent := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		asked <- struct{}{}
+		<-r.Context().Done()
+	}))
+	defer silent.Close()
+	good, _ := a.table.Peer("good")
+	a.table.SetStatic([]peers.Static{
+		{HostID: "good", ControlURL: good.ControlURL}, {HostID: "silent", ControlURL: silent.URL + "/api/v1"},
+	})
+	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
+		if _, known := a.table.Peer("silent"); known {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the silent peer is not known")
+		}
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	var tests sync.WaitGroup
+	for range 20 {
+		tests.Go(func() {
+			if got := a.tryPeer(ctx, "silent"); got.OK || got.ControlUp == nil || *got.ControlUp {
+				t.Errorf("a silent peer: %+v", got)
+			}
+		})
+	}
+	for range 20 {
+		<-asked
+	}
+	places := a.pullDeps.setups
+	places.mu.Lock()
+	if places.taken != 0 {
+		t.Errorf("%d places are held for a peer that does not answer", places.taken)
+	}
+	places.mu.Unlock()
+	// Three set-ups for that peer hang: one place is left for others.
+	for range 5 {
+		defer places.ask("silent").leave()
+	}
+	if got := a.tryPeer(t.Context(), "good"); !got.OK {
+		t.Errorf("the test of another peer: %+v", got)
+	}
+	stop()
+	tests.Wait()
 }
