@@ -247,7 +247,7 @@ func (a *Agent) explainable(domainID string, flow uuid.UUID) explainFacts {
 			if f.RegistryError == "" {
 				f.RegistryError = "no answer yet"
 			}
-			if !a.nmos.configured {
+			if !a.nmos.observes {
 				f.RegistryError = "no registry is configured"
 			}
 		}

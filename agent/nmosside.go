@@ -20,7 +20,8 @@ type nmosSide struct {
 	registration *nmos.Registration
 	observer     *nmos.Observer
 	browser      *nmos.Browser // nil without NMOS_DNS_SD
-	configured   bool          // a registry is configured, or looked for
+	configured   bool          // a Registration API is configured, or looked for
+	observes     bool          // a Query API is
 	port         int
 	address      netip.Addr
 	dnsSD        bool
@@ -54,11 +55,12 @@ func newNMOSSide(cfg *config.Config, log *slog.Logger) (*nmosSide, error) {
 		if err != nil {
 			return nil, &config.Error{Key: "NMOS_QUERY_ADDRESS", Value: cfg.NMOSQueryAddress, Err: err}
 		}
+		n.observes = true
 		directory.Query = []string{query}
 	}
 	var where nmos.Directory = directory
 	if cfg.NMOSDNSSD {
-		n.configured = true
+		n.configured, n.observes = true, true
 		n.browser = nmos.NewBrowser(nmos.BrowserConfig{
 			Static: directory, Node: n.node, Log: log,
 			Registered: func() bool { return n.registration.Status().Registered },

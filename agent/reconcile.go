@@ -112,7 +112,7 @@ func (a *Agent) gather(cfg *config.Config) passFacts {
 	a.discover(observed.Agents)
 	f := passFacts{
 		Now: time.Now(), TAI: mxl.Now(), Started: a.started, Peers: a.table.Snapshot(), Receivers: observed.Receivers,
-		Readers: a.readers.Latest(), NMOS: a.nmos != nil && a.nmos.configured, RegistryAnswers: observed.RegistryUp,
+		Readers: a.readers.Latest(), NMOS: a.nmos != nil && a.nmos.observes, RegistryAnswers: observed.RegistryUp,
 		Settings: mirror.Settings{
 			Filter: mirror.Filter{
 				IncludeDomains: cfg.MirrorIncludeDomains, IncludeFlows: cfg.MirrorIncludeFlows,
