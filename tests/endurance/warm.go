@@ -27,21 +27,24 @@ func warmUpFor(duration time.Duration) time.Duration {
 // each of its processors, of which there is one more for every lane. A plant where
 // nothing happens starts some 15 goroutines a second, and each list wanders between
 // empty and full: it takes seven minutes until as many are kept as ever will be, 640
-// to 710 for 90 that live, and 3 MiB of stacks later than one would wait. Wear starts
-// as many in seconds, and the threads that a busy agent needs; stacks settle after it.
+// to 710 for 90 that live, with 3.5 MiB of stacks. Wear starts twenty times as many, and
+// the threads that a busy agent needs. As many requests without a pause, in seconds,
+// fill the lists too, but with goroutines whose stacks are gone again.
 const (
-	wearers  = 32
-	requests = 20_000 // of each agent; each a goroutine or more
+	wearers   = 16 // of each agent
+	wearPause = 50 * time.Millisecond
 )
 
-// wear has every agent answer.
-func wear(ctx context.Context, hosts []*plant.Host) error {
+// wear has every agent answer, up to 300 times a second, for a time. Pauses and new
+// connections spread the goroutines over all processors, as at rest.
+func wear(ctx context.Context, hosts []*plant.Host, d time.Duration) error {
+	over := time.Now().Add(d)
 	var wg sync.WaitGroup
 	errs := make([]error, len(hosts)*wearers)
 	for i := range errs {
 		h := hosts[i%len(hosts)]
 		wg.Go(func() {
-			for range requests / wearers {
+			for time.Now().Before(over) && ctx.Err() == nil {
 				status, _, err := h.Do(ctx, http.MethodGet, "/livez", nil)
 				if err == nil && status != http.StatusOK {
 					err = fmt.Errorf("status %d", status)
@@ -50,6 +53,7 @@ func wear(ctx context.Context, hosts []*plant.Host) error {
 					errs[i] = fmt.Errorf("GET /livez of %s: %w", h.HostID, err)
 					return
 				}
+				time.Sleep(wearPause)
 			}
 		})
 	}
@@ -61,7 +65,7 @@ func wear(ctx context.Context, hosts []*plant.Host) error {
 // on: the plot has it.
 func (w *watch) warmUp(ctx context.Context, d time.Duration) error {
 	worn := make(chan error, 1)
-	go func() { worn <- wear(ctx, w.studio.Hosts) }()
+	go func() { worn <- wear(ctx, w.studio.Hosts, d*2/3) }()
 	err := errors.Join(w.run(ctx, d, nil), <-worn)
 	if err == nil {
 		err = w.studio.Steady(ctx, 30*time.Second)
