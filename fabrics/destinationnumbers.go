@@ -1,6 +1,10 @@
 package fabrics
 
-import "sync/atomic"
+import (
+	"sync/atomic"
+
+	"github.com/mxl-stack/mxl-fabrics-agent/fabrics/ofi"
+)
 
 // destinationNumbers are one target's, as its source lane counts them.
 type destinationNumbers struct {
@@ -9,15 +13,13 @@ type destinationNumbers struct {
 	connected   atomic.Bool
 	native      atomic.Bool
 	grains      atomic.Uint64
-	bytes       atomic.Uint64
 	transfers   atomic.Uint64
 	errors      atomic.Uint64
 	connections atomic.Uint64
 	skipped     atomic.Uint64
 	torn        atomic.Uint64
 	retracted   atomic.Uint64
-	head        atomic.Uint64
-	lastAt      atomic.Uint64
+	moved       ofi.SampleCounts // of grains too; its Batches are those of runs
 	lastError   atomic.Pointer[string]
 	_           [64]byte
 }
@@ -35,15 +37,15 @@ func (n *destinationNumbers) snapshot(key string) TargetStatus {
 		LastError:   loadText(&n.lastError),
 		Connected:   n.connected.Load(),
 		Native:      n.native.Load(),
-		Grains:      n.grains.Load(),
-		Bytes:       n.bytes.Load(),
-		Transfers:   n.transfers.Load(),
+		Grains:      n.grains.Load() + n.moved.Batches.Load(),
+		Bytes:       n.moved.Bytes.Load(),
+		Transfers:   n.transfers.Load() + n.moved.Batches.Load(),
 		Errors:      n.errors.Load(),
 		Connections: n.connections.Load(),
 		Skipped:     n.skipped.Load(),
 		Torn:        n.torn.Load(),
 		Retracted:   n.retracted.Load(),
-		Head:        n.head.Load(),
-		LastAt:      n.lastAt.Load(),
+		Head:        n.moved.Head.Load(),
+		LastAt:      n.moved.At.Load(),
 	}
 }

@@ -151,7 +151,7 @@ func (s *Source) SetTarget(key string, info TargetInfo) error {
 		return nil
 	}
 	t := &sourceTarget{key: key, text: text, numbers: &destinationNumbers{}}
-	t.numbers.head.Store(undefinedIndex)
+	t.numbers.moved.Head.Store(undefinedIndex)
 	d := &destination{key: key, info: info, numbers: t.numbers}
 	if !s.lane.do(func() { s.lane.setDestination(d) }) {
 		return errClosedSource

@@ -223,11 +223,12 @@ func (l *sourceLane) complete(token uint64, now int64) {
 	if d == nil || d.flying == 0 {
 		return // of a connection that is gone
 	}
-	l.finish(d, now, mxl.Now())
+	l.finish(d, now, true)
 }
 
-// finish takes a finished write of d's oldest transfer into account.
-func (l *sourceLane) finish(d *destination, now int64, tai uint64) {
+// finish takes a finished write of d's oldest transfer into account, and counts it
+// where a run has not.
+func (l *sourceLane) finish(d *destination, now int64, count bool) {
 	t := &d.transfers[d.first]
 	if t.writes--; t.writes > 0 {
 		return
@@ -241,10 +242,15 @@ func (l *sourceLane) finish(d *destination, now int64, tai uint64) {
 		n.retracted.Add(1)
 		return
 	}
-	n.transfers.Add(1)
-	n.bytes.Add(t.bytes)
-	n.head.Store(t.index)
-	n.lastAt.Store(tai)
+	if count {
+		n.transfers.Add(1)
+		n.moved.Bytes.Add(t.bytes)
+		n.moved.Head.Store(t.index)
+		n.moved.At.Store(mxl.Now())
+		if t.last {
+			n.grains.Add(1)
+		}
+	}
 	l.numbers.transfer.observe(now-t.posted, now)
 	d.slowest = max(now-t.posted, d.slowest-d.slowest/8)
 	limit := audioStall
@@ -253,9 +259,6 @@ func (l *sourceLane) finish(d *destination, now int64, tai uint64) {
 	}
 	if now-t.posted > limit {
 		l.numbers.stalls.Add(1)
-	}
-	if t.last {
-		n.grains.Add(1)
 	}
 	if l.shape.discrete && l.origin.state == originOpen && l.origin.torn(t.index) {
 		n.torn.Add(1)

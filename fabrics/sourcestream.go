@@ -47,7 +47,7 @@ func (l *sourceLane) stream(d *destination, now int64) (done bool, err error) {
 		Limit:    min(g.entryFrames(d.info.Bounce.EntrySize), l.origin.length/2),
 		NextPost: d.nextPost, Pass: l.cfg.AudioPass, Gap: max(l.cfg.AudioPass, minSampleGap),
 	}
-	n, err := l.poller.SendSamples(d.feed, &task, now, min(now+int64(streamFor), l.origin.nextLook()))
+	n, err := l.poller.SendSamples(d.feed, &d.numbers.moved, &task, now, min(now+int64(streamFor), l.origin.nextLook()))
 	run := d.feed.Run()
 	for i := range run.Len() {
 		l.streamed(d, run.Batch(i))
@@ -77,6 +77,6 @@ func (l *sourceLane) streamed(d *destination, b ofi.SampleBatch) {
 	d.entry++
 	d.next = b.Head
 	if b.Ended != 0 {
-		l.finish(d, b.Ended, b.TAI+uint64(b.Ended-b.Began))
+		l.finish(d, b.Ended, false)
 	}
 }

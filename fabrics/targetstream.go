@@ -8,8 +8,8 @@ import (
 
 const (
 	// streamFor is how long a lane of samples stays out of Go at most while they run:
-	// its histograms and the counts of a source are so late.
-	streamFor = 200 * time.Millisecond
+	// its histograms, and what a source says of its origin's head, are so late.
+	streamFor = 500 * time.Millisecond
 	// streamPause is how long nothing may have come for the flow to count as running.
 	streamPause = int64(100 * time.Millisecond)
 )

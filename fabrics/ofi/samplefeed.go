@@ -18,6 +18,12 @@ type SampleEntry struct{ Address, Key uint64 }
 // SampleFeed is what batches towards one target are sent with.
 type SampleFeed struct{ c *C.struct_ofi_feed }
 
+// NextPost is when the batch after one with these times is due: gap after the first
+// pass that was not before its completion, passes being pass apart from its post on.
+func NextPost(posted, completed int64, pass, gap time.Duration) int64 {
+	return int64(C.ofi_next_post(C.int64_t(posted), C.int64_t(completed), C.int64_t(pass), C.int64_t(gap)))
+}
+
 // NewSampleFeed makes a feed towards remote, from count buffers in m, stride bytes
 // apart, each as long as an entry.
 func NewSampleFeed(m *Memory, count, stride int, remote []SampleEntry) (*SampleFeed, error) {
@@ -79,8 +85,9 @@ type SampleTask struct {
 // what the ring has beyond Next when that is due, until end. It returns earlier when
 // that is not the ring's readable half, when the origin pauses, when a cycle took over
 // 20 ms, and with anything but the batch's completion, which is left to the caller as
-// by Exchange. now and end are the lane's time. Run of the feed tells what was sent.
-func (p *Poller) SendSamples(f *SampleFeed, t *SampleTask, now, end int64) (int, error) {
+// by Exchange. now and end are the lane's time. Run of the feed tells what was sent;
+// what was complete is in counts already.
+func (p *Poller) SendSamples(f *SampleFeed, counts *SampleCounts, t *SampleTask, now, end int64) (int, error) {
 	if p.c == nil || f.c == nil || t.Endpoint.c == nil {
 		return 0, ErrClosed
 	}
@@ -89,7 +96,7 @@ func (p *Poller) SendSamples(f *SampleFeed, t *SampleTask, now, end int64) (int,
 	c.write.ep, c.write.token = t.Endpoint.c, C.uint64_t(t.Token)
 	c.entry, c.next, c.limit = C.uint64_t(t.Entry), C.uint64_t(t.Next), C.uint64_t(t.Limit)
 	c.next_post, c.pass, c.gap = C.int64_t(t.NextPost), C.int64_t(t.Pass), C.int64_t(t.Gap)
-	n := C.ofi_send_samples(p.c, c, C.int64_t(now), C.int64_t(end))
+	n := C.ofi_send_samples(p.c, c, (*C.struct_ofi_sample_counts)(unsafe.Pointer(counts)), C.int64_t(now), C.int64_t(end))
 	p.lost = p.mappingLost()
 	if n < 0 {
 		return 0, Errno(-n)

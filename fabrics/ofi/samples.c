@@ -112,6 +112,17 @@ static bool commit_plain(struct ofi_sink *s, const struct fi_cq_data_entry *e, u
 	return true;
 }
 
+/* Counts a batch that is done; only the lane's thread writes these. */
+static void note(struct ofi_sample_counts *c, const struct ofi_batch *b, uint64_t at, uint64_t frame)
+{
+	__atomic_store_n(&c->head, b->head, __ATOMIC_RELAXED);
+	__atomic_store_n(&c->batch, b->count, __ATOMIC_RELAXED);
+	__atomic_store_n(&c->at, at, __ATOMIC_RELAXED);
+	__atomic_store_n(&c->samples, c->samples + b->count, __ATOMIC_RELAXED);
+	__atomic_store_n(&c->bytes, c->bytes + b->count * frame, __ATOMIC_RELAXED);
+	__atomic_store_n(&c->batches, c->batches + 1, __ATOMIC_RELEASE);
+}
+
 /* Waits for batches, each time for at most wait_ns, and publishes them for about
  * run_ns, or until one is not plain, a cycle was slow or something else happened. The
  * rest is as of ofi_poll: completions that were not dealt with, and flags. now is the
@@ -143,12 +154,7 @@ int ofi_receive_samples(struct ofi_poller *p, struct ofi_sink *s, struct ofi_sam
 			b->tai = tai();
 			b->ended = now = lane + (int64_t)ofi_monotonic();
 			run->count++;
-			__atomic_store_n(&counts->head, b->head, __ATOMIC_RELEASE);
-			__atomic_store_n(&counts->batch, b->count, __ATOMIC_RELAXED);
-			__atomic_store_n(&counts->at, b->tai, __ATOMIC_RELAXED);
-			__atomic_fetch_add(&counts->samples, b->count, __ATOMIC_RELAXED);
-			__atomic_fetch_add(&counts->bytes, b->count * frame, __ATOMIC_RELAXED);
-			__atomic_fetch_add(&counts->batches, 1, __ATOMIC_RELEASE);
+			note(counts, b, b->tai, frame);
 		}
 		if (i < got) {
 			memmove(p->entries, p->entries + i, (size_t)(got - i) * sizeof(*p->entries));
@@ -228,7 +234,8 @@ static bool fill(struct ofi_feed *f, uint64_t count)
  * else happened. The rest is as of ofi_exchange: completions that were not dealt with,
  * flags, and the result of the feed's write. Nothing may be in flight before; the last
  * batch of the run may be after it. now is the lane's time, and so is end. */
-int ofi_send_samples(struct ofi_poller *p, struct ofi_feed *f, int64_t now, int64_t end)
+int ofi_send_samples(struct ofi_poller *p, struct ofi_feed *f, struct ofi_sample_counts *counts,
+		     int64_t now, int64_t end)
 {
 	int64_t lane = now - (int64_t)ofi_monotonic();
 	struct ofi_run *run = &f->run;
@@ -282,6 +289,7 @@ int ofi_send_samples(struct ofi_poller *p, struct ofi_feed *f, int64_t now, int6
 		if (got != 1 || p->flags || (uint64_t)(uintptr_t)p->entries[0].op_context != f->write.token)
 			return got;
 		b->ended = now = lane + (int64_t)ofi_monotonic();
+		note(counts, b, b->tai + (uint64_t)(now - b->began), f->ring.count * f->ring.word);
 		f->next_post = ofi_next_post(b->began, now, f->pass, f->gap);
 		if (run->count == OFI_BATCHES || now >= end || now - run->began > SLOW)
 			return 0;

@@ -4,7 +4,7 @@
 
 #include "ofi.h"
 
-#define OFI_BATCHES 128 /* most that one run moves */
+#define OFI_BATCHES 256 /* most that one run moves */
 #define OFI_SAMPLE_HEADER 16 /* of a bounce-buffer entry (MXL Fabrics reference §7.1) */
 
 /* A ring of samples in somebody's files. */
@@ -68,7 +68,8 @@ struct ofi_feed {
 
 int ofi_receive_samples(struct ofi_poller *p, struct ofi_sink *s, struct ofi_sample_counts *counts,
 			int64_t now, int64_t wait_ns, int64_t run_ns);
-int ofi_send_samples(struct ofi_poller *p, struct ofi_feed *f, int64_t now, int64_t end);
+int ofi_send_samples(struct ofi_poller *p, struct ofi_feed *f, struct ofi_sample_counts *counts,
+		     int64_t now, int64_t end);
 int64_t ofi_next_post(int64_t posted, int64_t completed, int64_t pass, int64_t gap);
 
 #endif

@@ -35,7 +35,7 @@ func (r SampleRing) put(c *C.struct_ofi_ring) {
 // (MXL format reference §8).
 type WakeRule struct{ Batch, Early, Woken uint64 }
 
-// SampleCounts are a receiver's running numbers. Others may read them while a run
+// SampleCounts are the running numbers of one end. Others may read them while a run
 // lasts. The layout is that of struct ofi_sample_counts.
 type SampleCounts struct {
 	Head    atomic.Uint64 // last index
