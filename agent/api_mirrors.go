@@ -140,8 +140,7 @@ func (a *Agent) refuseMirror(w http.ResponseWriter, id string, removal mirror.Re
 		httpapi.WriteError(w, http.StatusNotFound, fmt.Sprintf("this agent has no mirror of domain %s", quoted(id)))
 	case errors.As(err, &busy):
 		a.page.DomainRefused(string(mirror.Delete))
-		a.log.Warn("mirror_domain_busy", "domain_id", id, "domain", id, "path", a.mirrorOnDisk(id).Path, "reason", mirror.Delete,
-			"readers", readerList(busy.Readers), "error", busy.Unknown)
+		busyEvent(id, a.mirrorOnDisk(id).Path, busy).Log(a.log)
 		httpapi.WriteJSON(w, http.StatusConflict, removedMirror{Readers: busy.Readers, Error: err.Error()})
 	default:
 		if refused(err) {
@@ -225,11 +224,9 @@ func mirrorKey(domainID, flowID string) (mirror.Key, error) {
 	return mirror.Key{DomainID: domainID, FlowID: flow}, nil
 }
 
-// readerList is "12 (ffmpeg), 13 (mxl-info)", as the events of the loop show it.
-func readerList(readers []mirror.Reader) string {
-	list := make([]string, 0, len(readers))
-	for _, r := range readers {
-		list = append(list, fmt.Sprintf("%d (%s)", r.PID, r.Comm))
+// busyEvent is a DELETE that readers, or an incomplete sight of them, refused.
+func busyEvent(domainID, path string, busy *mirror.BusyError) mirror.Event {
+	return mirror.Event{
+		Kind: mirror.EventDomainBusy, Key: mirror.Key{DomainID: domainID}, Path: path, Reason: mirror.Delete, Readers: busy.Readers, Why: busy.Unknown,
 	}
-	return strings.Join(list, ", ")
 }
