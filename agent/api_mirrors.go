@@ -143,7 +143,7 @@ func (a *Agent) refuseMirror(w http.ResponseWriter, id string, removal mirror.Re
 		busyEvent(id, a.mirrorOnDisk(id).Path, busy).Log(a.log)
 		httpapi.WriteJSON(w, http.StatusConflict, removedMirror{Readers: busy.Readers, Error: err.Error()})
 	default:
-		if refused(err) {
+		if failed(err) {
 			a.page.DomainRefused(string(mirror.Delete))
 		}
 		answer := removedMirror{Flows: len(removal.Flows), Error: err.Error()}

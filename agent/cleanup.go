@@ -36,8 +36,8 @@ func (d *deedResults) note(k mirror.Key, reason mirror.Reason) {
 	})
 }
 
-func (d *deedResults) blocked(k mirror.Key, why string) {
-	d.tell(func(l *mirror.Ledger) { l.Blocked(k, why) })
+func (d *deedResults) blocked(k mirror.Key, err error) {
+	d.tell(func(l *mirror.Ledger) { l.Blocked(k, err) })
 }
 
 func (d *deedResults) full(k mirror.Key, full bool) {
@@ -105,17 +105,18 @@ func (a *Agent) removeDomains(ctx context.Context, p plan) {
 			switch {
 			case err == nil:
 				a.page.DomainRemoved(string(reason))
-			case refused(err):
+			case failed(err):
 				a.page.DomainRefused(string(reason))
 			}
 		})
 	}
 }
 
-// refused says whether an error means that something stays that should go; not
-// when it went otherwise, or another deed is at work on it.
-func refused(err error) bool {
-	return !errors.Is(err, mirror.ErrNotMirror) && !errors.Is(err, mirror.ErrRemoving) && !errors.Is(err, mirror.ErrClosed)
+// failed says whether an error means that something stays that should go; not
+// when it went otherwise, or another deed is at work on it, nor for readers, whom the
+// next pass tells and counts.
+func failed(err error) bool {
+	return !errors.Is(err, mirror.ErrBusy) && !errors.Is(err, mirror.ErrNotMirror) && !errors.Is(err, mirror.ErrRemoving) && !errors.Is(err, mirror.ErrClosed)
 }
 
 // flowsOf lists the mirror flows of a domain that are on disk.
@@ -142,7 +143,7 @@ func (a *Agent) removeFlows(ctx context.Context, p plan) {
 			switch {
 			case err == nil:
 				a.page.FlowRemoved(string(reason))
-			case refused(err):
+			case failed(err):
 				a.page.FlowRefused(string(reason))
 			}
 		})

@@ -33,8 +33,8 @@ type mirrorDeeds struct {
 	// note tells the loop that a mirror was, or is about to be, removed for a
 	// reason; an empty reason takes that back.
 	note func(mirror.Key, mirror.Reason)
-	// blocked tells it why a removal failed; empty when readers refused it.
-	blocked func(k mirror.Key, why string)
+	// blocked tells it why a removal failed.
+	blocked func(mirror.Key, error)
 	// full tells it whether a flow was not made for want of space.
 	full   func(mirror.Key, bool)
 	wake   func()
@@ -172,8 +172,8 @@ func (m *mirrorDeeds) removeFlow(ctx context.Context, k mirror.Key, reason mirro
 		removal, err := m.room.RemoveFlow(ctx, k, reason)
 		if err != nil {
 			m.note(k, "")
-			m.blocked(k, obstacle(err))
-			m.outcome(k, "mirror_flow_remove_failed", err)
+			m.blocked(k, err)
+			m.outcome(k, "mirror_flow_remove_failed", obstacle(err))
 		} else {
 			removal.LogFlow(m.log, missing)
 			m.outcome(k, "", nil)
@@ -195,8 +195,8 @@ func (m *mirrorDeeds) removeDomain(ctx context.Context, domainID string, flows [
 		removal, err := m.room.RemoveDomain(ctx, domainID, reason)
 		if err != nil {
 			m.kept(k, flows, removal)
-			m.blocked(k, obstacle(err))
-			m.outcome(k, "mirror_domain_remove_failed", err)
+			m.blocked(k, err)
+			m.outcome(k, "mirror_domain_remove_failed", obstacle(err))
 		} else {
 			removal.LogDomain(m.log)
 			m.outcome(k, "", nil)
@@ -220,13 +220,13 @@ func (m *mirrorDeeds) kept(k mirror.Key, flows []mirror.Key, removal mirror.Remo
 	removal.LogFlow(m.log, 0)
 }
 
-// obstacle is what the list of mirrors shows of a failed removal; nothing of one
-// that readers refused, whom it shows anyway.
-func obstacle(err error) string {
+// obstacle is what is logged of a failed removal here; nothing of one that readers
+// refused, which has an event of its own.
+func obstacle(err error) error {
 	if errors.Is(err, mirror.ErrBusy) {
-		return ""
+		return nil
 	}
-	return err.Error()
+	return err
 }
 
 // rebuildFlow makes a mirror flow anew from its own definition, readers or not.

@@ -68,7 +68,7 @@ func newDeedBench() *deedBench {
 	b.mirrorDeeds = newMirrorDeeds(b.room, slog.New(slog.DiscardHandler))
 	b.halt = func(mirror.Key) { b.heard = append(b.heard, "halt") }
 	b.note = func(_ mirror.Key, r mirror.Reason) { b.heard = append(b.heard, "note "+string(r)) }
-	b.blocked = func(_ mirror.Key, why string) { b.heard = append(b.heard, "blocked "+why) }
+	b.blocked = func(_ mirror.Key, err error) { b.heard = append(b.heard, "blocked "+err.Error()) }
 	b.full = func(_ mirror.Key, full bool) { b.isFull = full }
 	b.wake = func() {}
 	b.set(b.key, b.room.held)
@@ -96,10 +96,10 @@ func TestDeeds(t *testing.T) {
 		{"another definition", differs, ensure, []string{"halt", "note origin_config_changed"}, 2},
 		{"damaged by something else", &mirror.DiffersError{Damaged: errors.New("short")}, ensure, []string{"halt"}, 2},
 		{"flow removed", nil, remove, []string{"halt", "note origin_missing"}, 0},
-		{"flow with a reader", busy, remove, []string{"halt", "note origin_missing", "note ", "blocked "}, 1},
+		{"flow with a reader", busy, remove, []string{"halt", "note origin_missing", "note ", "blocked " + busy.Error()}, 1},
 		{"flow with a mount in it", inTheWay, remove, []string{"halt", "note origin_missing", "note ", "blocked " + inTheWay.Error()}, 1},
 		{"domain removed", nil, domain, []string{"halt", "note mirror_domain_orphan"}, 0},
-		{"domain with a reader", busy, domain, []string{"halt", "note mirror_domain_orphan", "note ", "blocked "}, 1},
+		{"domain with a reader", busy, domain, []string{"halt", "note mirror_domain_orphan", "note ", "blocked " + busy.Error()}, 1},
 		{"domain with a mount in it", inTheWay, domain, []string{"halt", "note mirror_domain_orphan", "note ", "blocked " + inTheWay.Error()}, 1},
 		{"rebuilt on request", nil, rebuild, []string{"halt", "note api"}, 2},
 		{"rebuild failed before anything went", errors.New("bad definition"), rebuild, []string{"halt", "note api", "note "}, 1},

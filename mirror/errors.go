@@ -87,6 +87,14 @@ func (e *BusyError) Error() string {
 	return fmt.Sprintf("%v: %s", ErrBusy, pidList(e.Readers))
 }
 
+// told is what an event says of it: the next is news when it says something else.
+func (e *BusyError) told() string {
+	if len(e.Readers) == 0 {
+		return e.Unknown
+	}
+	return pidList(e.Readers)
+}
+
 // Unwrap returns ErrBusy.
 func (e *BusyError) Unwrap() error { return ErrBusy }
 

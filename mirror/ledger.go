@@ -2,6 +2,7 @@ package mirror
 
 import (
 	"cmp"
+	"errors"
 	"maps"
 	"slices"
 	"time"
@@ -33,9 +34,10 @@ type flowRecord struct {
 	mediaType string
 	label     string
 	format    string
-	told      string // the refusal or dry run last told
-	blocked   string // why the last removal failed, while it is due
-	full      bool   // the file system had no room for it at the last try
+	told      string     // the refusal or dry run last told
+	blocked   string     // why the last removal failed, while it is due
+	busy      *BusyError // readers that refused it, until told
+	full      bool       // the file system had no room for it at the last try
 	refused   time.Time
 	onDisk    bool // in the last pass
 }
@@ -44,7 +46,8 @@ type flowRecord struct {
 type domainRecord struct {
 	idleSince time.Time
 	told      string
-	blocked   string    // as of a flow
+	blocked   string // as of a flow
+	busy      *BusyError
 	refused   time.Time // as of a flow
 }
 
@@ -76,17 +79,23 @@ func (l *Ledger) NotRemoved(k Key) {
 }
 
 // Blocked notes why the removal of a flow, or of a domain (nil flow id), failed
-// at this try; empty when readers or an incomplete sight of them refused it,
-// which the reader check shows. The next try waits as after NotRemoved.
-func (l *Ledger) Blocked(k Key, why string) {
+// at this try. Readers, or an incomplete sight of them, that the check right before
+// the deed met ([*BusyError]) are told by the next pass as those of any other check.
+// The next try waits as after NotRemoved.
+func (l *Ledger) Blocked(k Key, err error) {
+	why := ""
+	var busy *BusyError
+	if !errors.As(err, &busy) {
+		why = err.Error()
+	}
 	if k.FlowID == uuid.Nil {
 		if r := l.domains[k.DomainID]; r != nil {
-			r.blocked, r.refused = why, l.now
+			r.blocked, r.busy, r.refused = why, busy, l.now
 		}
 		return
 	}
 	if r := l.flows[k]; r != nil {
-		r.blocked, r.refused = why, l.now
+		r.blocked, r.busy, r.refused = why, busy, l.now
 	}
 }
 
@@ -296,6 +305,8 @@ func (l *Ledger) missing(f *Facts, r *flowRecord, d *surroundingDomain, step *Fl
 
 // tellFlow reports a removal that is refused or only rehearsed, once a change.
 func (l *Ledger) tellFlow(f *Facts, r *flowRecord, step *FlowStep, out *Outcome) {
+	busy := r.busy
+	r.busy = nil
 	if step.Reason == "" {
 		r.told = ""
 		return
@@ -310,6 +321,10 @@ func (l *Ledger) tellFlow(f *Facts, r *flowRecord, step *FlowStep, out *Outcome)
 		e.Kind, e.Readers, told = EventFlowKept, facts.Mapped, pidList(facts.Mapped)
 	case step.Guard == ReadersUnknown && !f.Readers.At.IsZero() && !f.Readers.Known:
 		e.Kind, e.Why, told = EventFlowKept, facts.Why, facts.Why
+	case busy != nil:
+		e.Kind, e.Readers, e.Why, told = EventFlowKept, busy.Readers, busy.Unknown, busy.told()
+	case step.Guard == NoGuard, step.Guard == ReadersUnknown:
+		told = r.told // it is tried again, with what the deed finds
 	}
 	if told != "" && told != r.told {
 		out.add(e)

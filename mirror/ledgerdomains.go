@@ -93,7 +93,8 @@ func (l *Ledger) wants(f *Facts, elsewhere map[string]bool) map[string]DomainFac
 // tellDomain reports a removal that is refused or only rehearsed, once a change.
 func (l *Ledger) tellDomain(f *Facts, r *domainRecord, d *DomainOnDisk, v DomainVerdict, readers ReaderFacts, out *Outcome) {
 	e := Event{Key: Key{DomainID: d.DomainID}, Peer: d.SourceHost, Path: d.Path, Reason: v.Reason}
-	told := ""
+	told, busy := "", r.busy
+	r.busy = nil
 	switch {
 	case v.Reason == "":
 	case v.Guard == DryRun:
@@ -102,6 +103,10 @@ func (l *Ledger) tellDomain(f *Facts, r *domainRecord, d *DomainOnDisk, v Domain
 		e.Kind, e.Readers, told = EventDomainBusy, readers.Mapped, pidList(readers.Mapped)
 	case v.Guard == ReadersUnknown && !f.Readers.At.IsZero() && !f.Readers.Known:
 		e.Kind, e.Why, told = EventDomainBusy, readers.Why, readers.Why
+	case busy != nil:
+		e.Kind, e.Readers, e.Why, told = EventDomainBusy, busy.Readers, busy.Unknown, busy.told()
+	case v.Guard == NoGuard, v.Guard == ReadersUnknown:
+		told = r.told // it is tried again, with what the deed finds
 	}
 	if told != "" && told != r.told {
 		out.add(e)

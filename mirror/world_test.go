@@ -230,7 +230,7 @@ func (w *world) deeds(origins map[Key]Origin) {
 		case Remove:
 			w.books.Removed(s.Key, s.Reason)
 			done, err := w.room.RemoveFlow(w.t.Context(), s.Key, s.Reason)
-			w.removal(done, err, s.Key)
+			w.removal(done, err, s.Key, s.Key)
 		case Ensure:
 			w.ensure(origins[s.Key], s.Pull)
 		}
@@ -248,11 +248,11 @@ func (w *world) removeDomain(id string, reason Reason) error {
 		}
 	}
 	done, err := w.room.RemoveDomain(w.t.Context(), id, reason)
-	w.removal(done, err, keys...)
+	w.removal(done, err, Key{DomainID: id}, keys...)
 	return err
 }
 
-func (w *world) removal(done Removal, err error, keys ...Key) {
+func (w *world) removal(done Removal, err error, of Key, keys ...Key) {
 	w.t.Helper()
 	switch {
 	case err == nil:
@@ -260,9 +260,10 @@ func (w *world) removal(done Removal, err error, keys ...Key) {
 		return
 	case errors.Is(err, ErrBusy):
 		w.refused++
+		w.books.Blocked(of, err)
 	case errors.Is(err, ErrObstacle):
 		w.blocked++
-		w.books.Blocked(Key{DomainID: done.DomainID}, err.Error())
+		w.books.Blocked(of, err)
 	case errors.Is(err, ErrNotMirror):
 	default:
 		w.t.Errorf("removal of %v: %v", keys, err)
