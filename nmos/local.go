@@ -19,8 +19,11 @@ const (
 	lookupTimeout = 250 * time.Millisecond
 	lookupLife    = 30 * time.Second
 	lookupsAtOnce = 8
-	lookupsKept   = 4096 // names are foreign: the cache is bounded
-	addressLife   = 5 * time.Second
+	// failedAtOnce of them are for names whose last lookup failed: those that nobody
+	// knows take the resolver's whole time-out, and come back every lookupLife.
+	failedAtOnce = 6
+	lookupsKept  = 4096 // names are foreign: the cache is bounded
+	addressLife  = 5 * time.Second
 )
 
 // LocalConfig configures which nodes are on this host.
@@ -59,6 +62,7 @@ type LocalRules struct {
 	addresses []netip.Addr
 	addressAt time.Time
 	cache     map[string]*lookup
+	failing   int // lookups that run, of names whose last one failed
 }
 
 type lookup struct {
@@ -173,9 +177,15 @@ func (l *LocalRules) resolve(name string) []netip.Addr {
 		e = &lookup{}
 		l.cache[name] = e
 	}
+	if e.failed && l.failing >= failedAtOnce {
+		return e.addrs // as when there is no slot
+	}
 	select {
 	case l.slots <- struct{}{}:
 		e.running = true
+		if e.failed {
+			l.failing++
+		}
 		l.lookups.Go(func() { l.lookup(name, e) })
 	default: // the next Match tries again: every ended lookup fires Resolved
 	}
@@ -192,6 +202,9 @@ func (l *LocalRules) lookup(name string, e *lookup) {
 	}
 	dnsErr, isDNS := errors.AsType[*net.DNSError](err)
 	l.mu.Lock()
+	if e.failed {
+		l.failing--
+	}
 	newlyFailed := err != nil && !e.failed
 	e.running, e.at, e.failed = false, l.cfg.Now(), err != nil
 	// A resolver that does not answer proves nothing: the last answer stays.

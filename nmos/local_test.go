@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -152,6 +153,53 @@ func TestLocalRulesManyNames(t *testing.T) {
 		l.wait()
 		if len(l.cache) > lookupsKept || most.Load() > lookupsAtOnce {
 			t.Errorf("%d names kept, %d lookups at once", len(l.cache), most.Load())
+		}
+	})
+}
+
+// Names that nobody knows, as many as are kept, do not keep a good one waiting: it is
+// looked up again within the second in which it is due.
+func TestLocalRulesDeadNamesDelayNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var last time.Time
+		var longest time.Duration
+		var mu sync.Mutex
+		l := NewLocalRules(LocalConfig{
+			Hostname: "h", CIDRs: prefixes("10.0.0.0/8"), Addresses: func() []netip.Addr { return nil },
+			Lookup: func(ctx context.Context, name string) ([]netip.Addr, error) {
+				if name != "good.test" {
+					<-ctx.Done()
+					return nil, ctx.Err()
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				if !last.IsZero() {
+					longest = max(longest, time.Since(last))
+				}
+				last = time.Now()
+				return []netip.Addr{netip.MustParseAddr("10.0.0.1")}, nil
+			},
+		})
+		match := func() {
+			for n := range 1000 {
+				l.Match(LocalNode{ID: "x", Hosts: []string{testID(kindNode, n) + ".test"}})
+			}
+			l.Match(LocalNode{ID: "y", Hosts: []string{"good.test"}})
+		}
+		for range 160 { // every name has failed once by then
+			match()
+			time.Sleep(lookupTimeout)
+		}
+		mu.Lock()
+		longest = 0
+		mu.Unlock()
+		for range 400 {
+			match()
+			time.Sleep(lookupTimeout)
+		}
+		l.wait()
+		if longest == 0 || longest > lookupLife+time.Second {
+			t.Errorf("the good name was looked up again after %v", longest)
 		}
 	})
 }
