@@ -6,10 +6,11 @@ import (
 )
 
 // timeBounds are the buckets of every histogram, in seconds: the original's
-// 0.001 0.005 0.01 0.05 0.1 0.5 1 5, and finer ones where lanes differ.
+// 0.001 0.005 0.01 0.05 0.1 0.5 1 5, finer ones where lanes differ, and 0.12, the
+// age above which a reader misses samples (contract, "Audio timing").
 var timeBounds = [...]float64{
 	0.0002, 0.0005, 0.001, 0.002, 0.003, 0.004, 0.005, 0.0075, 0.01, 0.015, 0.02,
-	0.025, 0.04, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5,
+	0.025, 0.04, 0.05, 0.1, 0.12, 0.25, 0.5, 1, 2.5, 5,
 }
 
 // boundsNanos are timeBounds in nanoseconds.

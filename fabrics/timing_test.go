@@ -112,6 +112,14 @@ func TestHistogram(t *testing.T) {
 	if len(s.Counts) != len(s.Bounds)+1 || s.Sum < 6.002 || s.Sum > 6.0021 {
 		t.Errorf("%d counts for %d bounds, sum %v", len(s.Counts), len(s.Bounds), s.Sum)
 	}
+	// A bucket ends where a reader begins to miss samples (contract, "Audio timing").
+	var age histogram
+	age.observe(120*ms, second)
+	age.observe(120*ms+1, second)
+	a := age.snapshot(second)
+	if i := slices.Index(a.Bounds, 0.12); i < 0 || a.Counts[i] != 1 || a.Counts[i+1] != 1 || !slices.IsSorted(a.Bounds) {
+		t.Errorf("%+v", a)
+	}
 	// The largest of the last 10 s, whoever asks and however often.
 	for _, c := range []struct {
 		now  int64
