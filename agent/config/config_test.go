@@ -167,7 +167,7 @@ func TestValues(t *testing.T) {
 		{"NMOS_HOST_ADDRESS", []string{"192.0.2.1", "fd00::2"}, []string{"node-a", "127.0.0.1", "127.8.0.1", "::1", "0.0.0.0", "::", "::ffff:127.0.0.1", "fe80::1%eth0", "224.0.0.1", "ff02::1", "255.255.255.255", "192.0.2.1:80", "192.0.2.300"}},
 		{"NMOS_REGISTRY_ADDRESS", registries, notRegistries},
 		{"NMOS_QUERY_ADDRESS", registries, notRegistries},
-		num("NMOS_REGISTRY_PORT", "1", "65534", "0", "65536"),
+		num("NMOS_REGISTRY_PORT", "1", "65534", "0", "65535", "65536"),
 		num("NMOS_QUERY_PORT", "1", "65535", "0", "65536"),
 		num("NMOS_POLL_INTERVAL_MS", "100", "600000", "99", "600001"),
 		num("NMOS_PORT", "1", "65534", "0", "65535"),
@@ -197,7 +197,7 @@ func TestValues(t *testing.T) {
 				continue
 			}
 			k, _ := Lookup(r.key)
-			related := map[string]string{"FABRIC_PORT_BASE": "FABRIC_PORT_COUNT", "NMOS_REGISTRY_PORT": "NMOS_QUERY_PORT"}
+			related := map[string]string{"FABRIC_PORT_BASE": "FABRIC_PORT_COUNT"}
 			if invalid.Key != k.Name && invalid.Key != related[r.key] {
 				t.Errorf("%s=%q: the error names %s", r.key, v, invalid.Key)
 			}
@@ -277,6 +277,23 @@ func TestInvalidLayers(t *testing.T) {
 		if !errors.As(err, &invalid) || invalid.Key != c.key {
 			t.Errorf("%s: got %v, want an error about %s", name, err, c.key)
 		}
+	}
+}
+
+// TestLastRegistryPort: the query port that follows from it does not exist, which the
+// error says of the port that somebody has set.
+func TestLastRegistryPort(t *testing.T) {
+	_, err := Load(machine(t, "NMOS_REGISTRY_PORT=65535"))
+	var invalid *Error
+	if !errors.As(err, &invalid) || invalid.Key != "NMOS_REGISTRY_PORT" || invalid.Value != "65535" || !strings.Contains(err.Error(), "set NMOS_QUERY_PORT") {
+		t.Errorf("got %v", err)
+	}
+	if c := load(t, "NMOS_REGISTRY_PORT=65535", "NMOS_QUERY_PORT=3211").Config(); c.NMOSRegistryPort != 65535 || c.NMOSQueryPort != 3211 {
+		t.Errorf("ports %d and %d", c.NMOSRegistryPort, c.NMOSQueryPort)
+	}
+	_, err = Load(machine(t, "NMOS_REGISTRY_PORT=65535", "NMOS_QUERY_PORT=65536"))
+	if !errors.As(err, &invalid) || invalid.Key != "NMOS_QUERY_PORT" {
+		t.Errorf("a query port that was set: %v", err)
 	}
 }
 

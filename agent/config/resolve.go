@@ -1,6 +1,9 @@
 package config
 
-import "strconv"
+import (
+	"errors"
+	"strconv"
+)
 
 // host is what the defaults need to know about the machine.
 type host struct {
@@ -54,4 +57,14 @@ func resolve(environment, file layer, h host) (map[string]string, map[string]Ori
 		values["NMOS_QUERY_PORT"] = strconv.FormatInt(port+1, 10)
 	}
 	return values, origins
+}
+
+// checkDerived refuses a setting of which no default of another one can be made: the
+// error names what somebody has set.
+func checkDerived(values map[string]string, origins map[string]Origin) error {
+	if registry := values["NMOS_REGISTRY_PORT"]; origins["NMOS_QUERY_PORT"] == OriginDefault && values["NMOS_QUERY_PORT"] == "65536" {
+		return &Error{Key: "NMOS_REGISTRY_PORT", Value: registry,
+			Err: errors.New("is the last port there is, and NMOS_QUERY_PORT is the next one unless it is set: set NMOS_QUERY_PORT")}
+	}
+	return nil
 }

@@ -168,6 +168,9 @@ func (s *Store) consider(object map[string]json.RawMessage) (candidate, []Warnin
 		return candidate{}, nil, err
 	}
 	values, origins := resolve(s.environment, file, s.host)
+	if err := checkDerived(values, origins); err != nil {
+		return candidate{}, nil, err
+	}
 	config, err := decode(values)
 	if err != nil {
 		return candidate{}, nil, err
