@@ -145,7 +145,7 @@ func (c *chaos) judge(done worldRemoval, k Key, mapped, complete bool) {
 	}
 	if done.Reason == OriginMissing || done.Reason == Orphan {
 		for host, p := range c.peers {
-			if _, lists := p.seen[k]; p.seenUp && lists {
+			if _, lists := p.seen[k]; p.known.Up && lists {
 				c.violate("%s was removed for %s while %s lists it", k, done.Reason, host)
 			}
 		}
@@ -179,7 +179,7 @@ func (c *chaos) overdue() {
 		listed := false
 		for _, p := range c.peers {
 			_, seen := p.seen[k]
-			listed = listed || seen || !p.up || !p.seenUp || !p.settle.Settled()
+			listed = listed || seen || !p.up || !p.known.Settled
 		}
 		if !quiet || listed || mapped[k] || len(c.obstacles) > 0 || c.inode(k) == 0 {
 			delete(c.freeSince, k)

@@ -274,39 +274,3 @@ func TestMissingClock(t *testing.T) {
 		})
 	}
 }
-
-func TestSettlement(t *testing.T) {
-	start := time.Unix(1e9, 0)
-	type poll struct {
-		after       time.Duration
-		up          bool
-		boot        string
-		scanned     bool
-		settled     bool
-		countsAsOff bool
-	}
-	s := time.Second
-	cases := []struct {
-		name  string
-		polls []poll
-	}{
-		{"two polls with one boot id", []poll{{0, true, "a", true, false, false}, {2 * s, true, "a", true, true, false}}},
-		{"restarted", []poll{{0, true, "a", true, false, false}, {2 * s, true, "a", true, true, false}, {2 * s, true, "b", true, false, false}, {2 * s, true, "b", true, true, false}}},
-		{"down between", []poll{{0, true, "a", true, false, false}, {2 * s, true, "a", true, true, false}, {2 * s, false, "", false, false, false}, {2 * s, true, "a", true, false, false}, {2 * s, true, "a", true, true, false}}},
-		{"scan not finished", []poll{{0, true, "a", false, false, false}, {2 * s, true, "a", false, false, false}, {2 * s, true, "a", true, true, false}}},
-		{"no boot id", []poll{{0, true, "", true, false, false}, {2 * s, true, "", true, false, false}}},
-		{"unsettled for over 60 s", []poll{{0, true, "a", false, false, false}, {60 * s, true, "b", true, false, false}, {1 * s, true, "c", true, false, true}, {2 * s, true, "c", true, true, false}}},
-	}
-	for _, c := range cases {
-		t.Run(c.name, func(t *testing.T) {
-			now, p := start, Settlement{}
-			for i, poll := range c.polls {
-				now = now.Add(poll.after)
-				p = p.Poll(poll.up, poll.boot, poll.scanned, now)
-				if p.Settled() != poll.settled || p.CountsAsDown(now) != poll.countsAsOff {
-					t.Errorf("poll %d: settled %v, counts as down %v", i, p.Settled(), p.CountsAsDown(now))
-				}
-			}
-		})
-	}
-}

@@ -23,8 +23,8 @@ type Settings struct {
 type PeerFacts struct {
 	Up           bool // info and inventory answered at the last poll
 	LinkUp       bool // its fabric link
-	Settled      bool // see Settlement
-	CountsAsDown bool // see Settlement
+	Settled      bool // see peers.Peer
+	CountsAsDown bool // for removals; see peers.Peer.Decides
 	// Lists is what its inventory lists; nil while it is not up.
 	Lists map[string]map[uuid.UUID]bool // domain id, flow id
 }

@@ -163,7 +163,7 @@ func TestAnUnsettledPeerMakesNoOrphans(t *testing.T) {
 	p := w.peer(testSource)
 	flows, domains := p.flows, p.domains
 	p.boot, p.scanned, p.flows, p.domains = "again", false, nil, nil
-	w.run(UnsettledLimit + 30*time.Second)
+	w.run(90 * time.Second)
 	if w.inode(o.Key) != before || w.out.Domains[0].State != DomainActive {
 		t.Fatalf("%+v", w.out.Domains)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/mxl-stack/mxl-fabrics-agent/mxl"
+	"github.com/mxl-stack/mxl-fabrics-agent/peers"
 )
 
 // world is a host with a real room on a real tmpfs, and everything around it
@@ -51,8 +52,7 @@ type worldPeer struct {
 	domains           map[string]bool // listed also when empty
 	seen              map[Key]worldFlow
 	lists             map[string]map[uuid.UUID]bool
-	settle            Settlement
-	seenUp            bool
+	known             peers.Peer
 	at                time.Time
 }
 
@@ -99,7 +99,7 @@ func (w *world) start() {
 	w.room, w.books, w.started = room, NewLedger(), w.now
 	w.report, w.polled, w.checked = nil, time.Time{}, time.Time{}
 	for _, p := range w.peers {
-		p.settle, p.seenUp = Settlement{}, false
+		p.known = peers.Peer{UnsettledSince: w.now}
 	}
 	if _, err := room.Adopt(); err != nil {
 		w.t.Fatal(err)
@@ -117,7 +117,7 @@ func (w *world) crash() {
 func (w *world) peer(host string) *worldPeer {
 	p := w.peers[host]
 	if p == nil {
-		p = &worldPeer{up: true, link: true, scanned: true, boot: host + "-1", flows: map[Key]*worldFlow{}, domains: map[string]bool{}}
+		p = &worldPeer{up: true, link: true, scanned: true, boot: host + "-1", known: peers.Peer{UnsettledSince: w.now}, flows: map[Key]*worldFlow{}, domains: map[string]bool{}}
 		w.peers[host] = p
 	}
 	return p
@@ -131,13 +131,30 @@ func (p *worldPeer) offer(o Origin) *worldFlow {
 	return f
 }
 
+// answer is what a poll of the peer ends with.
+func (p *worldPeer) answer() error {
+	if !p.up {
+		return errors.New("connect")
+	}
+	return nil
+}
+
+// inventory is what a poll brings, as far as the settled rule looks at it.
+func (p *worldPeer) inventory() *peers.Inventory {
+	inv := &peers.Inventory{}
+	if p.scanned {
+		inv.Revision = 1
+	}
+	return inv
+}
+
 func (w *world) tai() uint64 { return uint64(w.now.UnixNano()) + 37_000_000_000 }
 
 // poll takes the inventories of all peers.
 func (w *world) poll() {
 	for _, p := range w.peers {
-		p.settle = p.settle.Poll(p.up, p.boot, p.scanned, w.now)
-		p.seenUp, p.at = p.up, w.now
+		p.known = p.known.Polled(peers.Info{BootID: p.boot}, p.inventory(), p.answer(), w.now)
+		p.at = w.now
 		p.seen, p.lists = map[Key]worldFlow{}, nil
 		if !p.up {
 			continue
@@ -200,16 +217,14 @@ func (w *world) pass() {
 		w.t.Fatal(err)
 	}
 	offers, origins := w.offers()
-	peers := map[string]PeerFacts{}
+	known := map[string]PeerFacts{}
 	for host, p := range w.peers {
-		peers[host] = PeerFacts{
-			Up: p.seenUp, LinkUp: p.link, Settled: p.settle.Settled(),
-			CountsAsDown: p.settle.CountsAsDown(w.now), Lists: p.lists,
-		}
+		_, down := p.known.Decides(w.now)
+		known[host] = PeerFacts{Up: p.known.Up, LinkUp: p.link, Settled: p.known.Settled, CountsAsDown: down, Lists: p.lists}
 	}
 	w.facts = Facts{
 		Now: w.now, TAI: w.tai(), Started: w.started, Settings: w.set, NMOS: w.nmos, RegistryAnswers: w.registry,
-		LocalDomains: w.local, Peers: peers, Offers: slices.Collect(maps.Values(offers)), Demand: w.demand, OnDisk: onDisk,
+		LocalDomains: w.local, Peers: known, Offers: slices.Collect(maps.Values(offers)), Demand: w.demand, OnDisk: onDisk,
 		Readers: w.report, FreeBytes: w.free,
 	}
 	w.out = w.books.Pass(w.facts)

@@ -87,7 +87,13 @@ func (t *Table) ask(ctx context.Context, controlURL string) (r reading) {
 	return r
 }
 
-// advance is a peer after one more poll (agent API reference §9.3).
+// Polled is the peer after one more poll, which ended at that moment (agent API
+// reference §9.3); err belongs to either request. The table does this for each poll.
+func (p *Peer) Polled(info Info, inventory *Inventory, err error, at time.Time) Peer {
+	return advance(*p, reading{info, inventory, err, at})
+}
+
+// advance is Polled with what a poll brought.
 func advance(p Peer, r reading) Peer {
 	p.PolledAt = r.at
 	if r.err != nil {
