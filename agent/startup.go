@@ -108,9 +108,8 @@ func (a *Agent) announceStart(cfg *config.Config) {
 // reads a log months later has no other way to see it (contract, "Configuration").
 func (a *Agent) logConfig() {
 	var attrs []any
-	for line := range strings.Lines(a.store.Environment()) {
-		name, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "=")
-		attrs = append(attrs, name, value)
+	for _, p := range a.store.Pairs() {
+		attrs = append(attrs, p.Name, p.Value)
 	}
 	a.log.Info("config", attrs...)
 }

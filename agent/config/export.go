@@ -40,18 +40,35 @@ func (s *Store) ExportText() ([]byte, error) {
 	return append(text, '\n'), nil
 }
 
-// Environment is Export as KEY=value lines in byte order of the keys.
-func (s *Store) Environment() string {
+// Pair is a setting and its value as text.
+type Pair struct{ Name, Value string }
+
+// Pairs is Export in byte order of the names, documents as compact JSON.
+func (s *Store) Pairs() []Pair {
 	object := s.Export()
-	var b strings.Builder
+	list := make([]Pair, 0, len(object))
 	for _, name := range slices.Sorted(maps.Keys(object)) {
 		value, isText := object[name].(string)
 		if !isText {
 			value = compact(object[name])
 		}
+		list = append(list, Pair{name, value})
+	}
+	return list
+}
+
+// Environment is Export as KEY=value lines in byte order of the keys, of which an
+// agent can be started again: an AGENT_CONFIG_FILE that nobody has given has no value
+// here, for one that is given must exist.
+func (s *Store) Environment() string {
+	given := s.environment["AGENT_CONFIG_FILE"] != ""
+	var b strings.Builder
+	for _, p := range s.Pairs() {
+		if p.Name == "AGENT_CONFIG_FILE" && !given {
+			p.Value = ""
+		}
 		// One setting is one line, whatever somebody wrote into a label.
-		value = strings.NewReplacer("\r", " ", "\n", " ").Replace(value)
-		fmt.Fprintf(&b, "%s=%s\n", name, value)
+		fmt.Fprintf(&b, "%s=%s\n", p.Name, strings.NewReplacer("\r", " ", "\n", " ").Replace(p.Value))
 	}
 	return b.String()
 }

@@ -209,6 +209,41 @@ func TestEnvironmentForm(t *testing.T) {
 	}
 }
 
+// TestEnvironmentStartsAgain: the lines are an environment of which an agent with the
+// same settings starts, saved or not.
+func TestEnvironmentStartsAgain(t *testing.T) {
+	named := filepath.Join(t.TempDir(), "named.json")
+	if err := os.WriteFile(named, []byte(`{"MIRROR_GRACE_S":8}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	unwritable := machine(t)
+	unwritable.Environ = []string{"STATE_DIR=/proc/nowhere"}
+	for name, m := range map[string]Machine{
+		"nothing saved":              machine(t, "NMOS_LABEL=studio 1", `PEERS=[{"host_id":"b","provider":"tcp"}]`),
+		"saved":                      withFile(t, `{"MIRROR_GRACE_S":7}`),
+		"a file that was given":      machine(t, "AGENT_CONFIG_FILE="+named),
+		"nothing can be saved":       unwritable,
+		"no registry, last of ports": machine(t, "NMOS_REGISTRY_PORT=65535", "NMOS_QUERY_PORT=1"),
+	} {
+		first, err := Load(m)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		m.Environ = strings.Split(first.Environment(), "\n")
+		again, err := Load(m)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if diff := cmp.Diff(first.Export(), again.Export()); diff != "" {
+			t.Errorf("%s: other settings (-first +again):\n%s", name, diff)
+		}
+		if first.Path() != again.Path() {
+			t.Errorf("%s: saved to %q, then to %q", name, first.Path(), again.Path())
+		}
+	}
+}
+
 func TestFailedSaveChangesNothing(t *testing.T) {
 	if os.Getuid() == 0 {
 		// Root writes anywhere; a directory in the place of the temporary
