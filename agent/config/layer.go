@@ -2,6 +2,7 @@ package config
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -47,7 +48,8 @@ func environmentLayer(environ []string) (layer, []Warning, error) {
 }
 
 // canonical maps names and aliases to canonical names. Both names of a pair
-// may be set when they say the same.
+// may be set when they say the same; one that is empty beside the other one is not
+// set, as ${NAME:-} of a Compose file leaves it.
 func canonical(named map[string]string) (layer, []Warning, error) {
 	var warnings []Warning
 	for name, value := range named {
@@ -64,10 +66,10 @@ func canonical(named map[string]string) (layer, []Warning, error) {
 		value, set := named[k.Name]
 		other, otherSet := named[k.Alias]
 		if k.Alias != "" && otherSet {
-			if set && value != other {
+			if value != "" && other != "" && value != other {
 				return nil, nil, &Error{Key: k.Name, Value: value, Err: fmt.Errorf("and its alias %s=%q differ", k.Alias, other)}
 			}
-			value, set = other, true
+			value, set = cmp.Or(value, other), true
 		}
 		if set {
 			l[k.Name] = value
