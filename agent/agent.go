@@ -119,7 +119,7 @@ func New(store *config.Store, log *slog.Logger) (*Agent, error) {
 		a.surveys.changed()
 		a.poke()
 	}
-	a.mirrors.note, a.mirrors.blocked, a.mirrors.full = a.results.note, a.results.blocked, a.results.full
+	a.mirrors.note, a.mirrors.blocked, a.mirrors.made = a.results.note, a.results.blocked, a.results.made
 
 	a.links = peers.NewLinkWatch("/sys", log)
 	a.linksChanged = a.links.Subscribe()
@@ -157,6 +157,7 @@ func (a *Agent) Start(ctx context.Context) error {
 	}
 	a.announceStart(cfg)
 	setQueuePairs(cfg, a.log, rdmacm.Hooked())
+	logIgnoredCPUs(cfg.CPUAffinity, a.log)
 	if err := a.server.Listen(); err != nil {
 		a.log.Error("http_bind_failed", "port", cfg.WebPort, "error", err)
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)

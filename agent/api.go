@@ -204,8 +204,8 @@ func (a *Agent) replications() []replicationRow {
 	tai := mxl.Now()
 	view := a.view.load()
 	for _, p := range a.pullIndex.all() {
-		v := p.shown()
-		rows = append(rows, destinationRow(v, view.lagFacts(v), tai))
+		_, row := a.pulledRow(p, view, tai)
+		rows = append(rows, row)
 	}
 	sortRows(rows)
 	return rows

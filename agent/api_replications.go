@@ -44,6 +44,25 @@ func sourceRowView(v sourceView) replicationRow {
 	}
 }
 
+// unmade shows why there is no mirror to write to, where nothing else is wrong:
+// without one no target is set up.
+func (r *replicationRow) unmade(why string) {
+	if why != "" && r.State == statePending {
+		r.State = stateError
+		if r.LastError == "" {
+			r.LastError = why
+		}
+	}
+}
+
+// pulledRow shows a pull as the last pass and its mirror are.
+func (a *Agent) pulledRow(p *pull, view *passView, tai uint64) (*destinationView, replicationRow) {
+	v := p.shown()
+	row := destinationRow(v, view.lagFacts(v), tai)
+	row.unmade(a.mirrors.unmade(v.Key.mirror()))
+	return v, row
+}
+
 // destinationRow shows a pull; the lag is that of the moment of the question.
 func destinationRow(v *destinationView, f lagFacts, tai uint64) replicationRow {
 	row := replicationRow{

@@ -40,8 +40,8 @@ func (d *deedResults) blocked(k mirror.Key, err error) {
 	d.tell(func(l *mirror.Ledger) { l.Blocked(k, err) })
 }
 
-func (d *deedResults) full(k mirror.Key, full bool) {
-	d.tell(func(l *mirror.Ledger) { l.Full(k, full) })
+func (d *deedResults) made(k mirror.Key, err error) {
+	d.tell(func(l *mirror.Ledger) { l.Made(k, err) })
 }
 
 func (d *deedResults) take() []func(*mirror.Ledger) {

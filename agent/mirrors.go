@@ -35,8 +35,8 @@ type mirrorDeeds struct {
 	note func(mirror.Key, mirror.Reason)
 	// blocked tells it why a removal failed.
 	blocked func(mirror.Key, error)
-	// full tells it whether a flow was not made for want of space.
-	full   func(mirror.Key, bool)
+	// made tells it how the making of a flow went.
+	made   func(mirror.Key, error)
 	wake   func()
 	now    func() time.Time
 	places *places
@@ -159,7 +159,7 @@ func (m *mirrorDeeds) ensure(ctx context.Context, o mirror.Origin) bool {
 			m.log.Info("mirror_created", "domain_id", o.DomainID, "flow_id", o.FlowID, "peer", o.SourceHost)
 		}
 		m.outcome(o.Key, "mirror_writer_failed", err)
-		m.full(o.Key, errors.Is(err, mirror.ErrNoSpace))
+		m.made(o.Key, err)
 		m.set(o.Key, f)
 	})
 }
@@ -243,6 +243,17 @@ func (m *mirrorDeeds) rebuildFlow(ctx context.Context, k mirror.Key, done func(m
 		m.set(k, m.room.Held(k))
 		done(rebuilt, err)
 	})
+}
+
+// unmade is why a mirror flow could not be made, empty when there is one, or it is not
+// known yet.
+func (m *mirrorDeeds) unmade(k mirror.Key) string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.held[k] != nil {
+		return ""
+	}
+	return m.failed[k]
 }
 
 // outcome logs a failure when it is another one than before.

@@ -69,7 +69,7 @@ func newDeedBench() *deedBench {
 	b.halt = func(mirror.Key) { b.heard = append(b.heard, "halt") }
 	b.note = func(_ mirror.Key, r mirror.Reason) { b.heard = append(b.heard, "note "+string(r)) }
 	b.blocked = func(_ mirror.Key, err error) { b.heard = append(b.heard, "blocked "+err.Error()) }
-	b.full = func(_ mirror.Key, full bool) { b.isFull = full }
+	b.made = func(_ mirror.Key, err error) { b.isFull = errors.Is(err, mirror.ErrNoSpace) }
 	b.wake = func() {}
 	b.set(b.key, b.room.held)
 	return b
@@ -174,5 +174,32 @@ func TestAFlowWithoutRoomIsToldSo(t *testing.T) {
 		if b.isFull != full {
 			t.Errorf("full %v, told %v", full, b.isFull)
 		}
+	}
+}
+
+// The row of a replication whose mirror cannot be made says why, and is no pending one.
+func TestTheRowOfAMirrorThatCannotBeMade(t *testing.T) {
+	b := newDeedBench()
+	b.set(b.key, nil)
+	b.room.held, b.room.err = nil, errors.New("flow_def.json: no grouphint")
+	b.ensure(t.Context(), mirror.Origin{Key: b.key})
+	b.wait()
+	why := b.unmade(b.key)
+	for _, tc := range []struct{ state, text, wantState, want string }{
+		{statePending, "", stateError, "flow_def.json: no grouphint"},
+		{stateLinkDown, "no carrier", stateLinkDown, "no carrier"},
+		{stateError, "http 500", stateError, "http 500"},
+	} {
+		row := replicationRow{State: tc.state, LastError: tc.text}
+		if row.unmade(why); row.State != tc.wantState || row.LastError != tc.want {
+			t.Errorf("%+v, want %+v", row, tc)
+		}
+	}
+	b.room.held, b.room.err = &mirror.Flow{Inode: 3}, nil
+	b.ensure(t.Context(), mirror.Origin{Key: b.key})
+	b.wait()
+	row := replicationRow{State: statePending}
+	if row.unmade(b.unmade(b.key)); row.State != statePending || row.LastError != "" {
+		t.Errorf("with its mirror: %+v", row)
 	}
 }

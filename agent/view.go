@@ -234,8 +234,7 @@ func (a *Agent) laneMetrics(s *metrics.Snapshot, view *passView) {
 	}
 	tai := mxl.Now()
 	for _, p := range a.pullIndex.all() {
-		v := p.shown()
-		row := destinationRow(v, view.lagFacts(v), tai)
+		v, row := a.pulledRow(p, view, tai)
 		s.Replications = append(s.Replications, metrics.Replication{
 			FlowID: row.FlowID, Peer: row.Peer, Role: row.Role, Provider: row.Provider, State: row.State,
 			Grains: row.Grains, Bytes: row.Bytes, Errors: row.Errors, Restarts: row.Restarts,

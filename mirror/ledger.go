@@ -38,6 +38,7 @@ type flowRecord struct {
 	blocked   string     // why the last removal failed, while it is due
 	busy      *BusyError // readers that refused it, until told
 	full      bool       // the file system had no room for it at the last try
+	unmade    bool       // it could not be made at the last try, for another reason
 	refused   time.Time
 	onDisk    bool // in the last pass
 }
@@ -99,11 +100,12 @@ func (l *Ledger) Blocked(k Key, err error) {
 	}
 }
 
-// Full notes whether the file system itself had no room for a flow when it was
-// last made, whatever [Fits] said.
-func (l *Ledger) Full(k Key, full bool) {
+// Made notes how the making of a flow went: nil when it is there. [ErrNoSpace] is
+// that of the file system itself, whatever [Fits] said.
+func (l *Ledger) Made(k Key, err error) {
 	if r := l.flows[k]; r != nil {
-		r.full = full
+		r.full = errors.Is(err, ErrNoSpace)
+		r.unmade = err != nil && !r.full
 	}
 }
 
@@ -179,8 +181,13 @@ func (l *Ledger) flow(f *Facts, r *flowRecord, d *surroundingDomain, out *Outcom
 		r.blocked = ""
 	}
 	step.Blocked = r.blocked
-	if r.full = r.full && !step.OnDisk; r.full && step.Do == Ensure {
+	r.full, r.unmade = r.full && !step.OnDisk, r.unmade && !step.OnDisk
+	switch {
+	case step.Do != Ensure:
+	case r.full:
 		step.State = FlowNoSpace
+	case r.unmade:
+		step.State, step.Unmade = FlowAbsent, true
 	}
 	l.rebuilds(f, r, &step, out)
 	l.health(f, r, &step, &peer, hold, !pending, out)
@@ -348,8 +355,12 @@ func (l *Ledger) health(f *Facts, r *flowRecord, step *FlowStep, peer *PeerFacts
 	var change HealthChange
 	staleSince := r.health.last.StaleSince
 	gone := r.rebuilds.Gone()
-	if gone == "" && step.State == FlowNoSpace {
-		gone = Reason(FlowNoSpace) // it never was there
+	switch { // it never was there
+	case gone != "":
+	case step.State == FlowNoSpace:
+		gone = Reason(FlowNoSpace)
+	case step.Unmade:
+		gone = WriterFailed
 	}
 	offer := r.seen.offer
 	facts := HealthFacts{

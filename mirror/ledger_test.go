@@ -562,7 +562,7 @@ func TestAFlowWithoutRoomSaysSo(t *testing.T) {
 	says("by the reserve")
 	// The pass sees room, the file system has none.
 	w.facts.FreeBytes = 1 << 40
-	w.books.Full(big.Key, true)
+	w.books.Made(big.Key, &SpaceError{Key: big.Key})
 	w.out = w.books.Pass(w.facts)
 	says("by the file system")
 	if s := w.step(big.Key); s.Do != Ensure {
@@ -572,5 +572,45 @@ func TestAFlowWithoutRoomSaysSo(t *testing.T) {
 	w.run(time.Second)
 	if s := w.step(big.Key); s.State != FlowIdle || s.Health.Reason != NobodyWants {
 		t.Errorf("with room: %+v", s)
+	}
+}
+
+// A flow that cannot be made is absent and says so, whatever is wanted of it.
+func TestAFlowThatCannotBeMadeSaysSo(t *testing.T) {
+	w, _, _ := warm(t)
+	bad := origin("data", 3)
+	w.demand[bad.Key] = true
+	w.peer(testSource).offer(bad.edit("tags", map[string][]string{})) // the format asks for a grouphint
+	w.poll()
+	w.facts.Offers = append(w.facts.Offers, Offer{Key: bad.Key, Host: testSource, Active: true, Live: true})
+	w.facts.Demand = w.demand
+	w.out = w.books.Pass(w.facts)
+	if s := w.step(bad.Key); s.State != FlowReplicating || s.Do != Ensure {
+		t.Fatalf("before the first try: %+v", s)
+	}
+	_, _, err := w.room.EnsureFlow(bad.edit("tags", map[string][]string{}))
+	if err == nil {
+		t.Fatal("it was made")
+	}
+	w.books.Made(bad.Key, err)
+	w.out = w.books.Pass(w.facts)
+	s := w.step(bad.Key)
+	if s.State != FlowAbsent || s.Health.State != HealthAbsent || s.Health.Reason != "mirror_writer_failed" || s.Do != Ensure || !s.Pull {
+		t.Errorf("%+v", s)
+	}
+	shown := false
+	for _, f := range ViewMirrors(w.facts, w.out)[0].Flows {
+		if f.FlowID == bad.FlowID.String() {
+			shown = f.State == FlowAbsent && !f.Active && f.Health.Reason == "mirror_writer_failed"
+		}
+	}
+	if !shown {
+		t.Errorf("%+v", ViewMirrors(w.facts, w.out))
+	}
+	w.peer(testSource).offer(bad) // its writer has mended it
+	w.poll()
+	w.run(time.Second)
+	if s := w.step(bad.Key); s.State != FlowReplicating || s.Unmade || !s.OnDisk {
+		t.Errorf("%+v", s)
 	}
 }

@@ -17,6 +17,7 @@ type FlowStep struct {
 	Pull      bool          // a replication is to run
 	Missing   time.Duration // how long its origin has been missing, for missing_s
 	OnDisk    bool
+	Unmade    bool   // it is not on disk because it could not be made
 	Inode     uint64 // of its data file, 0 when it is not on disk
 	MediaType string
 	Label     string

@@ -9,7 +9,7 @@ type FlowState string
 // States of a mirror flow.
 const (
 	FlowConflict    FlowState = "conflict"           // the domain is local here, or the directory is not ours
-	FlowAbsent      FlowState = "absent"             // no mirror, and none is to be made
+	FlowAbsent      FlowState = "absent"             // no mirror, and none is to be made, or it cannot be
 	FlowPeerDown    FlowState = "peer_down"          // mirror there, its source is not
 	FlowNoSpace     FlowState = "insufficient_space" // it would cross TMPFS_RESERVE_MB
 	FlowOrphaned    FlowState = "orphaned"           // wanted, origin inactive for longer than MIRROR_GRACE_S

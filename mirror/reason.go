@@ -15,6 +15,10 @@ const (
 	Replaced            Reason = "replaced"              // something else removed or replaced it
 )
 
+// WriterFailed is the reason of a flow that is absent because it cannot be made: the
+// log event of that name has the error.
+const WriterFailed Reason = "mirror_writer_failed"
+
 // Reasons for which this agent removes a whole domain. As the reason of a
 // later rebuild they carry the prefix "mirror_domain_" ([Reason.ForFlow]).
 const (

@@ -123,8 +123,8 @@ func ViewMirrors(f Facts, out Outcome) []DomainView {
 	for _, step := range out.Flows {
 		i, found := where[step.DomainID]
 		if !found {
-			if step.State == FlowAbsent && step.Rebuilds.Gone() == "" {
-				continue // no mirror, none to be, none remembered
+			if step.untold() {
+				continue
 			}
 			i = len(views)
 			where[step.DomainID] = i
@@ -140,7 +140,7 @@ func ViewMirrors(f Facts, out Outcome) []DomainView {
 			v.ReadersKnown = true // there is nothing to map
 			views = append(views, v)
 		}
-		if step.State == FlowAbsent && !step.OnDisk && step.Rebuilds.Gone() == "" {
+		if step.untold() {
 			continue
 		}
 		if step.OnDisk && !named[step.DomainID] {
@@ -156,6 +156,12 @@ func ViewMirrors(f Facts, out Outcome) []DomainView {
 		})
 	}
 	return views
+}
+
+// untold says whether there is nothing to show of a flow: no mirror, none to be, none
+// remembered.
+func (s *FlowStep) untold() bool {
+	return s.State == FlowAbsent && !s.OnDisk && !s.Unmade && s.Rebuilds.Gone() == ""
 }
 
 func (f *Facts) readersOf(d DomainOnDisk) ReaderFacts {

@@ -304,7 +304,7 @@ func (w *world) ensure(o Origin, pull bool) {
 		w.books.NotRemoved(o.Key)
 		return
 	case errors.Is(err, ErrNoSpace), errors.Is(err, ErrForeign):
-		w.books.Full(o.Key, errors.Is(err, ErrNoSpace))
+		w.books.Made(o.Key, err)
 		return
 	case err != nil:
 		w.t.Errorf("ensure %s: %v", o.Key, err)
