@@ -171,7 +171,7 @@ func TestValues(t *testing.T) {
 		num("NMOS_QUERY_PORT", "1", "65535", "0", "65536"),
 		num("NMOS_POLL_INTERVAL_MS", "100", "600000", "99", "600001"),
 		num("NMOS_PORT", "1", "65534", "0", "65535"),
-		{"LOCAL_NODE_CIDRS", []string{"", "10.0.0.0/8", "10.1.2.3/16, fd00::/64,"}, []string{"10.0.0.0", "10.0.0.0/33", "x/8"}},
+		{"LOCAL_NODE_CIDRS", []string{"", "10.0.0.0/8", "10.1.2.3/16, fd00::/64,", "::ffff:10.0.0.0/104", "::/0"}, []string{"10.0.0.0", "::ffff:10.0.0.0/95", "10.0.0.0/33", "x/8"}},
 		num("WEB_PORT", "1", "65535", "0", "65536", "3232", "3233"),
 		{"WEB_ENABLE", bools, notBools},
 		num("RT_PRIORITY", "0", "99", "-1", "100"),

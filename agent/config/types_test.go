@@ -24,6 +24,25 @@ func TestDecodedTypes(t *testing.T) {
 	}
 }
 
+// TestMappedPrefixes: a prefix of IPv4-mapped addresses holds the IPv4 addresses in it.
+func TestMappedPrefixes(t *testing.T) {
+	for list, want := range map[string]map[string]bool{
+		"::ffff:10.1.2.3/112":    {"10.1.255.1": true, "::ffff:10.1.0.1": true, "10.2.0.1": false},
+		"::ffff:10.0.0.0/104":    {"10.200.0.1": true, "11.0.0.1": false},
+		"::ffff:192.0.2.7/128":   {"192.0.2.7": true, "192.0.2.8": false},
+		"::ffff:0:0/96":          {"192.0.2.7": true, "fd00::1": false},
+		"::/0":                   {"fd00::1": true, "192.0.2.7": false},
+		"fd00::/8, 192.0.2.0/24": {"fd00::1": true, "::ffff:192.0.2.1": true},
+	} {
+		cidrs := load(t, "LOCAL_NODE_CIDRS="+list).Config().LocalNodeCIDRs
+		for addr, holds := range want {
+			if got := cidrs.Contains(netip.MustParseAddr(addr)); got != holds {
+				t.Errorf("%s holds %s: %v", list, addr, got)
+			}
+		}
+	}
+}
+
 // TestKeysAreDescribed holds the table to what documents and the API need.
 func TestKeysAreDescribed(t *testing.T) {
 	for _, k := range Keys() {
