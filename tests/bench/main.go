@@ -32,7 +32,9 @@
 // way. Origin writer and mirror reader are media functions, not lanes: they live in
 // this process and are not counted. The comparison programs pace themselves; those of
 // audio run beside a writer and a reader like the lanes', which wake some thousand
-// times a second and so leave either way cold caches.
+// times a second and so leave either way cold caches. Nobody sleeps on the mirror of
+// audio: a reader who does costs the target a wake-up in each sync batch, which is
+// not in these figures.
 package main
 
 import (

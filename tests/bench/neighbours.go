@@ -96,7 +96,7 @@ func (n *neighbours) paced() error {
 	return nil
 }
 
-// backToBack waits for the mirror as laneWriter does, and commits as often.
+// backToBack sleeps between looks at the mirror as laneWriter does, and commits as often.
 func (n *neighbours) backToBack() error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
