@@ -65,7 +65,7 @@ type pullFacts struct {
 	LinkUp     bool
 	LinkReason string
 	// Way to the peer by the settings: another one takes a running target to the
-	// other address or provider.
+	// other address or provider, and to another list of who may connect.
 	Way way
 	// OriginActive: the peer's inventory says that a writer holds the origin.
 	OriginActive bool
@@ -95,6 +95,7 @@ type pullView struct {
 	OriginHead       uint64
 	OriginHeadKnown  bool
 	OriginMovedAt    time.Time // when OriginHead last changed
+	OriginHeardAt    time.Time // when the source last told it
 	RebuildsInARow   int
 	RetryReady       bool // the back-off is over
 	SourceHoldsRoute bool // a POST was accepted since the target was set up

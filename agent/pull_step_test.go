@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"net/netip"
 	"testing"
 	"time"
 )
@@ -9,13 +10,13 @@ var t0 = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 // wantedFacts is a pull that is wanted and could run.
 func wantedFacts() pullFacts {
-	return pullFacts{Wanted: true, PeerUp: true, BootID: "boot-1", LinkUp: true, OriginActive: true, MirrorReady: true, MirrorGeneration: 1, Way: way{"tcp", "192.0.2.1"}}
+	return pullFacts{Wanted: true, PeerUp: true, BootID: "boot-1", LinkUp: true, OriginActive: true, MirrorReady: true, MirrorGeneration: 1, Way: way{Provider: "tcp", Address: "192.0.2.1"}}
 }
 
 // runningView is a pull that was set up 100 s ago and got a grain just now.
 func runningView() pullView {
 	return pullView{
-		HasTarget: true, TargetConnected: true, SetUpAt: t0.Add(-100 * time.Second), SetUpBootID: "boot-1", SetUpGeneration: 1, SetUpWay: way{"tcp", "192.0.2.1"},
+		HasTarget: true, TargetConnected: true, SetUpAt: t0.Add(-100 * time.Second), SetUpBootID: "boot-1", SetUpGeneration: 1, SetUpWay: way{Provider: "tcp", Address: "192.0.2.1"},
 		LastGrainAt: t0.Add(-20 * time.Millisecond), LastPostAt: t0.Add(-500 * time.Millisecond), SourceState: stateActive,
 		OriginHead: 100, OriginHeadKnown: true, OriginMovedAt: t0.Add(-500 * time.Millisecond), RetryReady: true, SourceHoldsRoute: true,
 	}
@@ -38,9 +39,10 @@ func TestNextPullStep(t *testing.T) {
 		{"link down, dealt with", func(f *pullFacts) { f.LinkUp = false }, func(v *pullView) { v.LinkDownHandled, v.HasTarget = true, false }, stepWait},
 		{"mirror is being rebuilt", func(f *pullFacts) { f.MirrorReady = false }, nil, stepDropForMirror},
 		{"mirror was rebuilt", func(f *pullFacts) { f.MirrorGeneration = 2 }, nil, stepDropForMirror},
-		{"another address or provider in PEERS", func(f *pullFacts) { f.Way = way{"tcp", "192.0.2.2"} }, nil, stepDropForWay},
-		{"another address, whose link is down", func(f *pullFacts) { f.Way, f.LinkUp = way{"tcp", "192.0.2.2"}, false }, nil, stepDropForLink},
-		{"another address, no target", func(f *pullFacts) { f.Way = way{"tcp", "192.0.2.2"} }, func(v *pullView) { *v = pullView{RetryReady: true} }, stepSetUp},
+		{"another address or provider in PEERS", func(f *pullFacts) { f.Way = way{Provider: "tcp", Address: "192.0.2.2"} }, nil, stepDropForWay},
+		{"another remote address in PEERS", func(f *pullFacts) { f.Way.Remote = netip.MustParseAddr("192.0.2.9") }, nil, stepDropForWay},
+		{"another address, whose link is down", func(f *pullFacts) { f.Way, f.LinkUp = way{Provider: "tcp", Address: "192.0.2.2"}, false }, nil, stepDropForLink},
+		{"another address, no target", func(f *pullFacts) { f.Way = way{Provider: "tcp", Address: "192.0.2.2"} }, func(v *pullView) { *v = pullView{RetryReady: true} }, stepSetUp},
 		{"no mirror and no target", func(f *pullFacts) { f.MirrorReady = false }, func(v *pullView) { *v = pullView{RetryReady: true} }, stepWait},
 		{"start", nil, func(v *pullView) { *v = pullView{RetryReady: true} }, stepSetUp},
 		{"start, backing off", nil, func(v *pullView) { *v = pullView{} }, stepWait},

@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/mxl-stack/mxl-fabrics-agent/agent/config"
 	"github.com/mxl-stack/mxl-fabrics-agent/fabrics"
 	"github.com/mxl-stack/mxl-fabrics-agent/mirror"
 	"github.com/mxl-stack/mxl-fabrics-agent/mxl"
@@ -212,7 +215,7 @@ func TestPullFollowsPEERS(t *testing.T) {
 		b.targets[0].set(func(s *fabrics.TargetStats) { s.Connected, s.Grains, s.Head = true, 3, 49 })
 		b.passes(5, aWish())
 		moved := aWish()
-		moved.Address, moved.Way = "127.0.0.2", way{"tcp", "127.0.0.2"}
+		moved.Address, moved.Way = "127.0.0.2", way{Provider: "tcp", Address: "127.0.0.2"}
 		_, asked, _ := b.counts()
 		b.passes(5, moved)
 		targets, asks, releases := b.counts()
@@ -221,6 +224,38 @@ func TestPullFollowsPEERS(t *testing.T) {
 		}
 		if v := b.seen.Load(); v.Restarts != 1 || v.Grains != 3 {
 			t.Errorf("%d restarts, %d grains", v.Restarts, v.Grains)
+		}
+	})
+}
+
+// TestPullRenewsWhoMayConnect: another remote address in PEERS is the new target's list
+// of who may connect, and an entry that stays as it is changes nothing.
+func TestPullRenewsWhoMayConnect(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newPullBench(t)
+		defer b.cancel()
+		b.answer.State = stateActive
+		cfg := &config.Config{DefaultProvider: "tcp", FabricInterface: "127.0.0.1"}
+		wish := func(remote string) pullWish {
+			entry := &peers.Peer{HostID: "a", RemoteFabricAddr: remote}
+			w := aWish()
+			w.Way, w.From = wayTo(cfg, entry), peerAddresses(entry)
+			return w
+		}
+		b.passes(3, wish("192.0.2.2"))
+		b.passes(3, wish("::ffff:192.0.2.2"))
+		if targets, _, _ := b.counts(); targets != 1 {
+			t.Fatalf("%d targets of one entry", targets)
+		}
+		b.passes(3, wish("192.0.2.3"))
+		b.passes(3, wish(""))
+		if targets, _, _ := b.counts(); targets != 3 || !b.targets[0].isClosed() || !b.targets[1].isClosed() || b.targets[2].isClosed() {
+			t.Fatalf("%d targets", targets)
+		}
+		for i, want := range [][]netip.Addr{{netip.MustParseAddr("192.0.2.2")}, {netip.MustParseAddr("192.0.2.3")}, nil} {
+			if got := b.setups[i].Peers; !slices.Equal(got, want) {
+				t.Errorf("target %d lets in %v, want %v", i, got, want)
+			}
 		}
 	})
 }

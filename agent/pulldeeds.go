@@ -38,7 +38,7 @@ func (p *pull) act(ctx context.Context, w *pullWish, step pullStep) bool {
 	case stepDropForWay:
 		p.restarts++
 		p.deps.log.Warn("replication_restarted", "peer", p.key.Peer, "flow_id", p.key.Flow, "state", p.seen.Load().State,
-			"error", "PEERS gives another local address or provider")
+			"error", "PEERS gives another address or provider")
 		p.dropLane()
 		p.view.SourceState = ""
 		p.sourceSends = ""
@@ -236,8 +236,9 @@ func (p *pull) post(ctx context.Context, w *pullWish) {
 		p.retry.reset()
 	}
 	if answer.OriginHead != nil {
+		p.view.OriginHeardAt = p.deps.now()
 		if !p.view.OriginHeadKnown || *answer.OriginHead != p.view.OriginHead {
-			p.view.OriginMovedAt = p.deps.now()
+			p.view.OriginMovedAt = p.view.OriginHeardAt
 		}
 		p.view.OriginHead, p.view.OriginHeadKnown = *answer.OriginHead, true
 	} else {
@@ -273,7 +274,8 @@ func (p *pull) publish() {
 	case stateActive, statePending:
 		v.Error = ""
 	}
-	v.OriginSilent = p.view.OriginHeadKnown && p.deps.now().Sub(maxTime(p.view.OriginMovedAt, p.view.LastGrainAt)) > lagQuietAfter
+	// A source that does not answer says nothing of its head.
+	v.OriginSilent = p.view.OriginHeadKnown && p.view.OriginHeardAt.Sub(maxTime(p.view.OriginMovedAt, p.view.LastGrainAt)) > lagQuietAfter
 	p.seen.Store(v)
 }
 

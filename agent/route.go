@@ -43,10 +43,17 @@ func routeTo(cfg *config.Config, p *peers.Peer, interfaces []peers.Interface, ou
 
 // way is what the settings say of the way to a peer. Unlike the sourceRoute that
 // follows from it, nothing but a setting changes it.
-type way struct{ Provider, Address string }
+type way struct {
+	Provider, Address string
+	Remote            netip.Addr // who may connect to a target, see peerAddresses; invalid: not known
+}
 
 func wayTo(cfg *config.Config, p *peers.Peer) way {
-	return way{Provider: cmp.Or(p.Provider, cfg.DefaultProvider), Address: cmp.Or(p.LocalFabricAddr, cfg.FabricInterface)}
+	w := way{Provider: cmp.Or(p.Provider, cfg.DefaultProvider), Address: cmp.Or(p.LocalFabricAddr, cfg.FabricInterface)}
+	if remote, err := netip.ParseAddr(p.RemoteFabricAddr); err == nil {
+		w.Remote = plainAddress(remote)
+	}
+	return w
 }
 
 // hostAddress is the first of the two that is, or names, an address literal.

@@ -47,12 +47,12 @@ func TestRouteTo(t *testing.T) {
 func TestWayTo(t *testing.T) {
 	cfg := &config.Config{DefaultProvider: "tcp", FabricInterface: "192.0.2.1"}
 	plain := wayTo(cfg, &peers.Peer{ControlURL: "http://198.51.100.9:8095/api/v1"})
-	for _, same := range []peers.Peer{{}, {Provider: "tcp"}, {LocalFabricAddr: "192.0.2.1"}} {
+	for _, same := range []peers.Peer{{}, {Provider: "tcp"}, {LocalFabricAddr: "192.0.2.1"}, {RemoteFabricAddr: "node-b.fabric"}} {
 		if got := wayTo(cfg, &same); got != plain {
 			t.Errorf("%+v: %v, want %v", same, got, plain)
 		}
 	}
-	for _, other := range []peers.Peer{{Provider: "verbs"}, {LocalFabricAddr: "192.0.2.2"}} {
+	for _, other := range []peers.Peer{{Provider: "verbs"}, {LocalFabricAddr: "192.0.2.2"}, {RemoteFabricAddr: "198.51.100.9"}} {
 		if got := wayTo(cfg, &other); got == plain {
 			t.Errorf("%+v: %v as well", other, got)
 		}

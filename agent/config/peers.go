@@ -16,8 +16,8 @@ type Peer struct {
 	HostID          string `json:"host_id"`
 	ControlURL      string `json:"control_url,omitempty"`
 	LocalFabricAddr string `json:"local_fabric_addr,omitempty"`
-	// RemoteFabricAddr is for the reader of the configuration; the target's
-	// own address arrives with its TargetInfo.
+	// RemoteFabricAddr says who may connect to a target, and where a source connects
+	// to; the target's own address arrives with its TargetInfo.
 	RemoteFabricAddr string `json:"remote_fabric_addr,omitempty"`
 	Provider         string `json:"provider,omitempty"` // "", "verbs" or "tcp"
 }
