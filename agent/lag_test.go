@@ -2,8 +2,12 @@ package agent
 
 import (
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"github.com/mxl-stack/mxl-fabrics-agent/fabrics"
 	"github.com/mxl-stack/mxl-fabrics-agent/mxl"
+	"github.com/mxl-stack/mxl-fabrics-agent/peers"
 )
 
 func TestLag(t *testing.T) {
@@ -33,4 +37,60 @@ func TestLag(t *testing.T) {
 			t.Errorf("%s: %v grains %v ms, want %v and %v", c.name, grains, ms, c.grains, c.ms)
 		}
 	}
+}
+
+// While the source does not answer, the origin is what it was when last heard of: the
+// lag of a mirror that gets no grains grows, and one that still gets them shows its own.
+func TestLagWhileTheSourceDoesNotAnswer(t *testing.T) {
+	p50 := mxl.Rational{Numerator: 50, Denominator: 1}
+	const tai = uint64(1_700_000_000_120_000_000)
+	k := pullKey{Peer: "a", Domain: "dom", Flow: testFlow}
+	d := &destinationView{Key: k, HasHead: true, Head: p50.IndexAt(tai) - 440}
+	for _, tc := range []struct {
+		name   string
+		up     bool
+		active bool
+		domain string
+		ms     float64
+	}{
+		{"down, written when last heard of", false, true, "dom", 8800},
+		{"down, without a writer when last heard of", false, false, "dom", 0},
+		{"down, did not have it", false, true, "other", 0},
+		{"up and does not offer it", true, true, "dom", 0},
+	} {
+		v := &passView{facts: passFacts{Peers: []peers.Peer{{HostID: "a", Up: tc.up, Inventory: &peers.Inventory{
+			Domains: []peers.Domain{{ID: tc.domain, Flows: []peers.Flow{{
+				ID: testFlow.String(), Format: "discrete", Active: tc.active, GrainRate: peers.Rational{Numerator: 50, Denominator: 1},
+			}}}},
+		}}}}}
+		if _, ms := lag(v.lagFacts(d), tai); ms != tc.ms {
+			t.Errorf("%s: %v ms, want %v", tc.name, ms, tc.ms)
+		}
+	}
+	if (&passView{}).lastHeard(k) != nil {
+		t.Error("something was heard of before the first pass")
+	}
+}
+
+// An origin is silent by what its source says, not because the source says nothing.
+func TestASourceThatDoesNotAnswerIsNoSilentOrigin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newPullBench(t)
+		defer b.cancel()
+		head := uint64(50)
+		b.answer = peers.ReplicationAnswer{ReplicationID: "id-1", State: stateActive, OriginHead: &head}
+		b.passes(1, aWish())
+		b.targets[0].set(func(s *fabrics.TargetStats) { s.Connected, s.Grains, s.Head = true, 3, 49 })
+		b.passes(2, aWish())
+		down := aWish()
+		down.PeerUp = false
+		b.passes(int(8*time.Second/passEvery), down)
+		if v := b.seen.Load(); v.OriginSilent || !v.HasHead {
+			t.Errorf("after 8 s without an answer: %+v", v)
+		}
+		b.passes(int(8*time.Second/passEvery), aWish()) // it answers, with the same head
+		if v := b.seen.Load(); !v.OriginSilent {
+			t.Error("a head that does not move is silent")
+		}
+	})
 }

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/google/uuid"
 	"golang.org/x/sys/unix"
 
 	"github.com/mxl-stack/mxl-fabrics-agent/agent/config"
@@ -19,6 +20,7 @@ import (
 	"github.com/mxl-stack/mxl-fabrics-agent/metrics"
 	"github.com/mxl-stack/mxl-fabrics-agent/mirror"
 	"github.com/mxl-stack/mxl-fabrics-agent/mxl"
+	"github.com/mxl-stack/mxl-fabrics-agent/peers"
 )
 
 // passView is what one pass left for the API. It is never changed.
@@ -28,6 +30,32 @@ type passView struct {
 
 	listed  sync.Once
 	mirrors []mirror.DomainView
+
+	remembered sync.Once
+	unheard    map[pullKey]*peers.Flow
+}
+
+// lastHeard is what a source that does not answer offered when it last did; nil when
+// it did not offer the flow, or does answer.
+func (v *passView) lastHeard(k pullKey) *peers.Flow {
+	v.remembered.Do(func() {
+		v.unheard = map[pullKey]*peers.Flow{}
+		for i := range v.facts.Peers {
+			p := &v.facts.Peers[i]
+			if p.Up || p.Inventory == nil {
+				continue
+			}
+			for j := range p.Inventory.Domains {
+				d := &p.Inventory.Domains[j]
+				for n := range d.Flows {
+					if id, err := uuid.Parse(d.Flows[n].ID); err == nil {
+						v.unheard[pullKey{Peer: p.HostID, Domain: d.ID, Flow: id}] = &d.Flows[n]
+					}
+				}
+			}
+		}
+	})
+	return v.unheard[k]
 }
 
 // mirrorList is the body of GET /api/v1/mirrors. It is made when somebody asks.
@@ -46,14 +74,21 @@ func (v *viewOfPass) load() *passView {
 	return &passView{}
 }
 
-// lagFacts is what the lag of a pull's mirror follows from.
+// lagFacts is what the lag of a pull's mirror follows from. While its source does not
+// answer, the origin counts as it was when last heard of.
 func (v *passView) lagFacts(d *destinationView) lagFacts {
 	f := lagFacts{
 		BatchSamples: d.BatchSamples, MirrorHead: d.headNow(), HasGrain: d.HasHead, HeadMovedAt: d.HeadMovedAt, OriginSilent: d.OriginSilent,
 	}
+	var origin *peers.Flow
 	if o, offered := v.plan.offer(d.Key.mirror()); offered {
-		f.Rate = mxl.Rational{Numerator: o.Flow.GrainRate.Numerator, Denominator: o.Flow.GrainRate.Denominator}
-		f.Continuous, f.OriginActive = o.Flow.Continuous(), o.Flow.Active
+		origin = o.Flow
+	} else {
+		origin = v.lastHeard(d.Key)
+	}
+	if origin != nil {
+		f.Rate = mxl.Rational{Numerator: origin.GrainRate.Numerator, Denominator: origin.GrainRate.Denominator}
+		f.Continuous, f.OriginActive = origin.Continuous(), origin.Active
 	}
 	return f
 }
