@@ -96,7 +96,6 @@ type pullView struct {
 	OriginHeadKnown  bool
 	OriginMovedAt    time.Time // when OriginHead last changed
 	OriginHeardAt    time.Time // when the source last told it
-	OriginHeardAt    time.Time // when the source last told it
 	RebuildsInARow   int
 	RetryReady       bool // the back-off is over
 	SourceHoldsRoute bool // a POST was accepted since the target was set up
