@@ -40,6 +40,7 @@ type Machine struct {
 type Store struct {
 	environment layer
 	host        host
+	addrs       func() ([]net.Addr, error)
 	boot        map[string]string
 	warnings    []Warning
 	running     atomic.Pointer[Config]
@@ -70,11 +71,11 @@ func Load(m Machine) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{environment: environment, warnings: warnings, changed: make(chan struct{}, 1)}
+	s := &Store{environment: environment, addrs: m.Addrs, warnings: warnings, changed: make(chan struct{}, 1)}
 	// A host without a name or without addresses still runs when the
 	// settings name them.
 	s.host.name, _ = m.Hostname()
-	addrs, _ := m.Addrs()
+	addrs, _ := s.addrs()
 	s.host.ipv4 = firstIPv4(addrs)
 
 	read := s.locate(m.Untouched)
@@ -176,6 +177,31 @@ func (s *Store) consider(object map[string]json.RawMessage) (candidate, []Warnin
 		return candidate{}, nil, err
 	}
 	return candidate{values: values, origins: origins, config: config}, warnings, nil
+}
+
+// LookForAddress looks again for the host's address where NMOS_HOST_ADDRESS is not set
+// and there was none, and says whether there is one now. Only at start: what is
+// announced does not change afterwards.
+func (s *Store) LookForAddress() (bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.values["NMOS_HOST_ADDRESS"] != "" {
+		return true, nil
+	}
+	addrs, err := s.addrs()
+	if err != nil {
+		return false, fmt.Errorf("read the addresses of this host: %w", err)
+	}
+	if s.host.ipv4 = firstIPv4(addrs); s.host.ipv4 == "" {
+		return false, nil
+	}
+	next, _, err := s.consider(s.file)
+	if err != nil {
+		return false, err
+	}
+	s.values, s.origins, s.boot = next.values, next.origins, next.values
+	s.running.Store(next.config)
+	return true, nil
 }
 
 // checkNewPath refuses another scan path that is no directory: the next start would

@@ -71,7 +71,11 @@ func run() int {
 		debug.SetGCPercent(collectAt)
 	}
 	handed, _ := agent.TakeRestart(os.Environ())
-	a, err := agent.New(store, log)
+	var a *agent.Agent
+	err = agent.AwaitHostAddress(ctx, store, log)
+	if err == nil {
+		a, err = agent.New(store, log)
+	}
 	if err == nil {
 		a.Restarted(handed)
 		err = a.Start(ctx)
