@@ -1,6 +1,7 @@
 package fabrics
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/mxl-stack/mxl-fabrics-agent/fabrics/ofi"
@@ -26,10 +27,10 @@ func (l *targetLane) openSink() (err error) {
 }
 
 // streams tells whether batches come one after the other, so that most need no
-// decision. Where each takes a receive, Go posts those.
+// decision.
 func (l *targetLane) streams(now int64) bool {
 	c := &l.connection
-	return l.cfg.Continuous != nil && l.recvMR == nil && c.state == connectionUp && c.head != undefinedIndex &&
+	return l.cfg.Continuous != nil && c.state == connectionUp && c.head != undefinedIndex &&
 		State(l.numbers.state.Load()) == StateActive && now-l.lastCommit < streamPause && l.cfg.Continuous.Head() == c.head
 }
 
@@ -41,6 +42,9 @@ func (l *targetLane) stream(start int64, wait time.Duration) (int, error) {
 	var woken *uint64
 	rule.Batch, rule.Early, woken = w.WakeRule()
 	rule.Woken = *woken
+	if l.recvMR != nil {
+		l.sink.Renew(l.connection.endpoint, l.recvMR)
+	}
 	n, err := l.poller.ReceiveSamples(l.sink, &l.numbers.moved, &rule, start, wait, streamFor)
 	*woken = rule.Woken
 	run := l.sink.Run()
@@ -54,5 +58,9 @@ func (l *targetLane) stream(start int64, wait time.Duration) (int, error) {
 	l.busy = n > 0 || run.Len() > 0 && run.Batch(run.Len()-1).Began >= last.Woke
 	l.stalls.resume(last.Began)
 	l.stalls.waited(last.Allowed, last.Woke)
+	if err == nil && l.sink.Unposted() > 0 {
+		l.lose(fmt.Errorf("post receives: %w", errShort))
+		return 0, nil
+	}
 	return n, err
 }

@@ -123,6 +123,18 @@ static void note(struct ofi_sample_counts *c, const struct ofi_batch *b, uint64_
 	__atomic_store_n(&c->batches, c->batches + 1, __ATOMIC_RELEASE);
 }
 
+/* Posts the receives again that completions used up; false when it could not. */
+static bool renew(struct ofi_sink *s, int count)
+{
+	int posted;
+
+	if (!s->receiver || !count)
+		return true;
+	posted = ofi_post_receives(s->receiver, s->receive, s->receive_len, s->receive_desc, count);
+	s->unposted = count - (posted > 0 ? posted : 0);
+	return !s->unposted;
+}
+
 /* Waits for batches, each time for at most wait_ns, and publishes them for about
  * run_ns, or until one is not plain, a cycle was slow or something else happened. The
  * rest is as of ofi_poll: completions that were not dealt with, and flags. now is the
@@ -136,7 +148,9 @@ int ofi_receive_samples(struct ofi_poller *p, struct ofi_sink *s, struct ofi_sam
 	bool armed = false;
 
 	run->count = 0;
+	s->unposted = 0;
 	for (;;) {
+		bool renewed;
 		int got, i;
 
 		run->began = now;
@@ -156,11 +170,12 @@ int ofi_receive_samples(struct ofi_poller *p, struct ofi_sink *s, struct ofi_sam
 			run->count++;
 			note(counts, b, b->tai, frame);
 		}
+		renewed = renew(s, i);
 		if (i < got) {
 			memmove(p->entries, p->entries + i, (size_t)(got - i) * sizeof(*p->entries));
 			return got - i;
 		}
-		if (run->count == OFI_BATCHES || now >= end || now - run->began > SLOW)
+		if (!renewed || run->count == OFI_BATCHES || now >= end || now - run->began > SLOW)
 			return 0;
 		if (wait_ns > end - now)
 			wait_ns = end - now;

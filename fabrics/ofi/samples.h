@@ -44,6 +44,10 @@ struct ofi_sink {
 	uint8_t *entries;
 	uint64_t stride, entry_size, entry_count;
 	uint64_t sync_batch, early, woken; /* which commits wake (MXL format reference §8) */
+	struct fid_ep *receiver;           /* NULL where immediates take no receive */
+	void *receive, *receive_desc;
+	uint64_t receive_len;
+	int32_t unposted;                  /* receives that could not be posted again */
 	struct ofi_run run;
 };
 

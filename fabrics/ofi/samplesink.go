@@ -105,6 +105,17 @@ func (s *SampleSink) Close() {
 	}
 }
 
+// Renew has runs post a receive into m on e for each batch; without e they post none.
+func (s *SampleSink) Renew(e *Endpoint, m *Memory) {
+	s.c.receiver, s.c.receive, s.c.receive_desc, s.c.receive_len = nil, nil, nil, 0
+	if e != nil && m != nil {
+		s.c.receiver, s.c.receive, s.c.receive_desc, s.c.receive_len = e.c, m.base, m.desc, C.uint64_t(m.len)
+	}
+}
+
+// Unposted is how many receives the last run could not post again; it ended then.
+func (s *SampleSink) Unposted() int { return int(s.c.unposted) }
+
 // Run is what the last run moved.
 func (s *SampleSink) Run() SampleRun { return SampleRun{&s.c.run} }
 
