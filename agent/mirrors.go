@@ -20,6 +20,7 @@ type mirrorRoom interface {
 	RemoveDomain(ctx context.Context, domainID string, reason mirror.Reason) (mirror.Removal, error)
 	ReplaceFlow(ctx context.Context, o mirror.Origin) (mirror.Rebuilt, error)
 	RebuildFlow(ctx context.Context, k mirror.Key) (mirror.Rebuilt, error)
+	NameSource(domainID, host string) (changed bool, err error)
 }
 
 // mirrorDeeds makes and removes mirrors beside the reconcile loop, one deed a
@@ -48,11 +49,12 @@ type mirrorDeeds struct {
 	gens   map[mirror.Key]uint64
 	failed map[mirror.Key]string // the last failure, logged when it changes
 	losses map[mirror.Key]mirrorLoss
+	naming map[string]naming // by domain id
 }
 
 func newMirrorDeeds(room mirrorRoom, log *slog.Logger) *mirrorDeeds {
 	return &mirrorDeeds{
-		room: room, log: log, now: time.Now, places: newPlaces(setupsAtOnce), losses: map[mirror.Key]mirrorLoss{},
+		room: room, log: log, now: time.Now, places: newPlaces(setupsAtOnce), losses: map[mirror.Key]mirrorLoss{}, naming: map[string]naming{},
 		busy: map[mirror.Key]bool{}, held: map[mirror.Key]*mirror.Flow{}, gens: map[mirror.Key]uint64{}, failed: map[mirror.Key]string{},
 	}
 }

@@ -18,6 +18,7 @@ type fakeRoom struct {
 	err      error        // of the next deed
 	gone     []mirror.Key // that a removal of a domain took
 	replaced *mirror.Flow
+	named    []string      // "<domain> <host>"
 	wait     chan struct{} // a removal waits for it, when not nil
 }
 
@@ -48,6 +49,11 @@ func (r *fakeRoom) RebuildFlow(context.Context, mirror.Key) (mirror.Rebuilt, err
 	}
 	r.held = r.replaced
 	return mirror.Rebuilt{Flow: r.replaced, OldInode: 1}, nil
+}
+
+func (r *fakeRoom) NameSource(id, host string) (bool, error) {
+	r.named = append(r.named, id+" "+host)
+	return r.err == nil, r.err
 }
 
 // deedBench runs deeds one at a time and writes down what they told the loop.

@@ -163,6 +163,7 @@ func (a *Agent) pass(ctx context.Context) {
 		a.watchDevices(facts.Peers)
 		a.timing.measure("cleanup_domains", func() { a.removeDomains(ctx, p) })
 		a.timing.measure("cleanup_flows", func() { a.removeFlows(ctx, p) })
+		a.nameSources(p)
 		a.timing.measure("pulls", func() {
 			a.ensureMirrors(ctx, p, facts)
 			a.steerPulls(ctx, p, facts, routes)

@@ -198,9 +198,9 @@ func (l *Ledger) flow(f *Facts, r *flowRecord, d *surroundingDomain, out *Outcom
 	return step
 }
 
-// source is the host that offers the flow, or was the last to. The marker, which is
-// never written again, tells while nobody has offered it since this agent started: a
-// function may have moved since the mirror was made.
+// source is the host that offers the flow, or was the last to. The marker tells while
+// nobody has offered it since this agent started: it follows a function that moves, but
+// later, and not where it cannot be written.
 func (r *flowRecord) source(marker string) string {
 	switch {
 	case r.seen.offered:

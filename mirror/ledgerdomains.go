@@ -39,9 +39,31 @@ func (l *Ledger) domain(f *Facts, d *DomainOnDisk, wants DomainFacts, out *Outco
 		r.blocked = ""
 	}
 	l.tellDomain(f, r, d, v, readers, out)
-	return DomainStep{
+	step := DomainStep{
 		DomainID: d.DomainID, DomainVerdict: v, IdleSince: r.idleSince, Demand: facts.Demand || facts.Hold, Blocked: r.blocked,
 	}
+	if v.Reason == "" {
+		step.Source = l.newSource(f, d)
+	}
+	return step
+}
+
+// newSource is the peer that all flows of a mirror domain come from, where the marker
+// names another one; empty otherwise. A flow that nobody has offered since the start
+// may still come from the marker's.
+func (l *Ledger) newSource(f *Facts, d *DomainOnDisk) string {
+	source := ""
+	for i := range d.Flows {
+		host := l.flows[d.Flows[i].Key].source(d.SourceHost)
+		if host == d.SourceHost || source != "" && host != source {
+			return ""
+		}
+		source = host
+	}
+	if _, known := f.Peers[source]; !known {
+		return ""
+	}
+	return source
 }
 
 // sources says what is known of the hosts that the flows of a mirror domain come

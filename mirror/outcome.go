@@ -33,6 +33,7 @@ type DomainStep struct {
 	IdleSince time.Time // zero while it is active
 	Demand    bool
 	Blocked   string // why a due removal failed at the last try
+	Source    string // the host that its marker should name, empty when it does
 }
 
 // Outcome is what one pass decided. Flows and domains are sorted.

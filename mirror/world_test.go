@@ -239,6 +239,11 @@ func (w *world) deeds(origins map[Key]Origin) {
 		if d.Go() {
 			w.removeDomain(d.DomainID, d.Reason)
 		}
+		if d.Source != "" {
+			if _, err := w.room.NameSource(d.DomainID, d.Source); err != nil {
+				w.t.Errorf("name %s the source of %s: %v", d.Source, d.DomainID, err)
+			}
+		}
 	}
 	for _, s := range w.out.Flows {
 		switch s.Do {
