@@ -63,9 +63,7 @@ func (l *sourceLane) fillSamples(d *destination, head uint64, now int64) {
 // be taken back (MXL Fabrics reference §7.2). More than a few channels would take
 // several writes besides, with an acknowledgement each.
 func (l *sourceLane) sendSamples(d *destination, head, count uint64, now int64) {
-	tai := mxl.Now()
-	age := ageOf(l.origin.rate, head-count, tai)
-	l.numbers.ageOrigin.observe(age, now)
+	l.numbers.ageOrigin.observe(ageOf(l.origin.rate, head-count, mxl.Now()), now)
 
 	g := l.shape.samples
 	entry := d.entry % uint64(len(d.info.Regions))
@@ -95,7 +93,16 @@ func (l *sourceLane) sendSamples(d *destination, head, count uint64, now int64) 
 	if d.pipelined {
 		d.nextPost = max(d.nextPost+int64(l.cfg.AudioPass), now+int64(l.cfg.AudioPass)/2)
 	}
-	l.numbers.ageSent.observe(age, now)
+}
+
+// sentSamples takes the ages of the batches that d's last writes carried into account,
+// as they were when these were posted. now is the lane's time.
+func (l *sourceLane) sentSamples(d *destination, fresh int, posted, now int64) {
+	tai := mxl.Now() - uint64(now-posted)
+	for i := d.flying - fresh; i < d.flying; i++ {
+		t := &d.transfers[(d.first+i)%maxInFlight]
+		l.numbers.ageSent.observe(ageOf(l.origin.rate, t.index-t.bytes/l.shape.samples.frame(), tai), posted)
+	}
 }
 
 // copySamples puts the window's fragments one after the other and reports whether

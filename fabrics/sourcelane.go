@@ -117,9 +117,10 @@ func (l *sourceLane) pass() error {
 	n, err := l.poller.Exchange(l.writes, w.poll+w.sync, w.word(&l.origin), l.hold(w, filled))
 	now = l.now()
 	held := int64(l.poller.Held())
-	l.stalls.lap(taskPost, filled+int64(l.poller.Posting()))
+	posted := filled + int64(l.poller.Posting())
+	l.stalls.lap(taskPost, posted)
 	l.stalls.waited(int64(w.poll+w.sync)+held, now)
-	l.posted()
+	l.posted(posted, now)
 	if err := l.settle(n, err, now-held, now); err != nil {
 		return err
 	}
@@ -184,9 +185,9 @@ func (l *sourceLane) fill(now int64) {
 	}
 }
 
-// posted deals with the batch after it was posted. A destination whose write was
-// refused loses its connection; the others go on.
-func (l *sourceLane) posted() {
+// posted deals with the batch after it was posted at that moment. A destination whose
+// write was refused loses its connection; the others go on.
+func (l *sourceLane) posted(posted, now int64) {
 	if l.writes.Len() == 0 {
 		return
 	}
@@ -194,12 +195,16 @@ func (l *sourceLane) posted() {
 		if d.fresh == 0 {
 			continue
 		}
+		fresh, refused := d.fresh, false
 		d.fresh = 0
-		for i := d.batchFrom; i < d.batchTo; i++ {
+		for i := d.batchFrom; i < d.batchTo && !refused; i++ {
 			if err := l.writes.Result(i); err != nil {
+				refused = true
 				l.disconnect(d, fmt.Errorf("post transfer: %w", err), l.now())
-				break
 			}
+		}
+		if !refused && !l.shape.discrete {
+			l.sentSamples(d, fresh, posted, now)
 		}
 	}
 	l.writes.Reset()

@@ -71,7 +71,7 @@ func (l *sourceLane) stream(d *destination, now int64) (done bool, err error) {
 func (l *sourceLane) streamed(d *destination, b ofi.SampleBatch) {
 	age := ageOf(l.origin.rate, b.Head-b.Count, b.TAI)
 	l.numbers.ageOrigin.observe(age, b.Began)
-	l.numbers.ageSent.observe(age, b.Began)
+	l.numbers.ageSent.observe(age+b.Posted-b.Began, b.Posted)
 	d.push(transfer{index: b.Head, bytes: b.Count * l.shape.samples.frame(), posted: b.Began, writes: 1, last: true}, 0, 0)
 	d.fresh = 0
 	d.entry++

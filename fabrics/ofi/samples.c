@@ -298,7 +298,7 @@ int ofi_send_samples(struct ofi_poller *p, struct ofi_feed *f, struct ofi_sample
 		b->head = f->next = f->next + count;
 		b->count = count;
 		run->count++;
-		run->posted = lane + (int64_t)ofi_monotonic();
+		b->posted = run->posted = lane + (int64_t)ofi_monotonic();
 
 		got = ofi_poll_armed(p, COMPLETION_WAIT, &armed);
 		if (got != 1 || p->flags || (uint64_t)(uintptr_t)p->entries[0].op_context != f->write.token)

@@ -22,6 +22,7 @@ struct ofi_batch {
 	uint64_t head, count;
 	uint64_t tai;         /* sender: before it was copied; receiver: when it was readable */
 	int64_t began;        /* sender: as nextSamplePost counts, just before it was copied */
+	int64_t posted;       /* sender */
 	int64_t ended;        /* sender: completed, 0 while it is in flight; receiver: readable */
 };
 

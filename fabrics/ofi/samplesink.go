@@ -55,6 +55,7 @@ type SampleBatch struct {
 	Head, Count  uint64
 	TAI          uint64 // CLOCK_TAI nanoseconds: received: of Ended; sent: of Began
 	Began, Ended int64
+	Posted       int64 // sent only
 }
 
 // SampleRun is what one run has moved.
@@ -66,7 +67,7 @@ func (r SampleRun) Len() int { return int(r.c.count) }
 // Batch is one of them.
 func (r SampleRun) Batch(i int) SampleBatch {
 	b := &r.c.batches[i]
-	return SampleBatch{uint64(b.head), uint64(b.count), uint64(b.tai), int64(b.began), int64(b.ended)}
+	return SampleBatch{uint64(b.head), uint64(b.count), uint64(b.tai), int64(b.began), int64(b.ended), int64(b.posted)}
 }
 
 // SampleCycle is the last cycle of a run, in lane time: when its wait began, how long
