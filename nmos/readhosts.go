@@ -33,6 +33,8 @@ type readHost struct {
 	// time before which there is none
 	probe *read
 	next  time.Time
+	since time.Time // it is silent
+	news  bool      // IS-04 said something of it while the probe ran
 
 	attempts []*read // wait for their turn among those of all hosts
 	queued   bool
@@ -42,13 +44,15 @@ func (h *readHost) silent() bool { return h.unanswered >= silentAfter }
 
 // heard takes over whether a read was answered, and says whether the host has proved
 // by it that it does.
-func (h *readHost) heard(answered bool) bool {
+func (h *readHost) heard(answered bool, now time.Time) bool {
 	if h.name == "" { // a device without a control: nobody is asked
 		return false
 	}
 	if !answered {
 		h.proven = false
-		h.unanswered++
+		if h.unanswered++; h.unanswered == silentAfter {
+			h.since = now
+		}
 		return false
 	}
 	was := h.proven

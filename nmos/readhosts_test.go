@@ -175,7 +175,7 @@ func TestSilentHostIsAskedForOne(t *testing.T) {
 	if known != 10_000 {
 		t.Errorf("%d of 10,000 are known 19 s after it came back", known)
 	}
-	// Four, and then one after 1, 2, 4 and every 5 s.
+	// Four, and then one after half the time it has been silent, from 1 to 5 s.
 	q := newReadPlan(time.Second, 64)
 	for r := range 10_000 {
 		q.add(fmt.Sprint(r), now)
@@ -232,6 +232,79 @@ func TestASilentHostIsAskedWhenSomethingIsHeardOfIt(t *testing.T) {
 		t.Errorf("%d reads start when it has answered", started)
 	}
 	checkReads(t, p)
+}
+
+// TestANodeThatComesBackDuringAReadIsAskedAgain: a node hangs, registers anew while a read
+// to where it was still waits for its time-out, and answers: all its receivers are known
+// when that read has ended, not a pause later; and without a word from IS-04 within the
+// longest pause, counted from when a read began.
+func TestANodeThatComesBackDuringAReadIsAskedAgain(t *testing.T) {
+	for _, word := range []string{"of the one that is read", "of another", ""} {
+		p, now := newReadPlan(time.Second, 64), time.Unix(1000, 0)
+		hostOf := func(*read) string { return "h" }
+		for r := range 20 {
+			p.add(fmt.Sprint(r), now)
+		}
+		hang := func(string, time.Time) (time.Duration, outcome) { return requestTimeout, outcome{} }
+		play(p, now, time.Minute, hostOf, hang)
+		now = now.Add(time.Minute)
+		probe := p.next(now, hostOf)
+		for ; probe == nil; probe = p.next(now, hostOf) {
+			now = now.Add(10 * time.Millisecond)
+		}
+		began := now
+		switch word {
+		case "":
+		case "of another":
+			other := "1"
+			if probe.id == other {
+				other = "2"
+			}
+			p.ask(other, now.Add(time.Second))
+		default:
+			p.ask(probe.id, now.Add(time.Second))
+		}
+		now = now.Add(requestTimeout)
+		p.done(probe, outcome{}, now)
+		checkReads(t, p)
+		limit := began.Add(retryMax).Sub(now)
+		if word != "" {
+			limit = 0
+		}
+		counts, _ := play(p, now, limit+100*time.Millisecond, hostOf, func(string, time.Time) (time.Duration, outcome) { return time.Millisecond, good })
+		if counts["h"] < 19 {
+			t.Errorf("word %q: %d of 20 receivers were read within %v", word, counts["h"], limit)
+		}
+		checkReads(t, p)
+	}
+}
+
+// TestWordsOfASilentNodeDoNotMakeItWait: a controller connects fifty receivers of a node
+// that is away for three seconds. Each of them is a word from IS-04 and a read in vain;
+// the node is asked again within two seconds of its return all the same.
+func TestWordsOfASilentNodeDoNotMakeItWait(t *testing.T) {
+	p, now := newReadPlan(time.Second, 64), time.Unix(1000, 0)
+	hostOf := func(*read) string { return "h" }
+	for r := range 50 {
+		p.add(fmt.Sprint(r), now)
+	}
+	refuse := func(string, time.Time) (time.Duration, outcome) { return time.Millisecond, outcome{} }
+	play(p, now, 1500*time.Millisecond, hostOf, refuse)
+	now = now.Add(1500 * time.Millisecond)
+	for r := range 50 {
+		p.ask(fmt.Sprint(r), now)
+		play(p, now, 10*time.Millisecond, hostOf, refuse)
+		now = now.Add(10 * time.Millisecond)
+	}
+	play(p, now, time.Second, hostOf, refuse)
+	now = now.Add(time.Second)
+	back := now
+	for p.next(now, hostOf) == nil {
+		now = now.Add(10 * time.Millisecond)
+	}
+	if waited := now.Sub(back); waited > 2*time.Second {
+		t.Errorf("it is asked %v after it is back", waited)
+	}
 }
 
 // TestReadPlanLosesNobody: whatever hosts do, and receivers that come, go, move and are

@@ -102,15 +102,19 @@ func (p *readPlan) ask(id string, now time.Time) {
 		return
 	case r.running:
 		r.again = true
-		return
 	case r.index >= 0 && now.Before(r.due):
-		r.due = now
+		r.asked, r.due = true, now
 		heap.Fix(&p.queue, r.index)
+	default:
+		r.asked = true
 	}
-	r.asked = true
 	if h := r.at; h != nil && h.silent() { // it may have come back
 		h.next = now
-		if probe := h.probe; probe != nil && probe.index >= 0 && now.Before(probe.due) {
+		switch probe := h.probe; {
+		case probe == nil:
+		case probe.running: // and may have begun before that
+			h.news = true
+		case probe.index >= 0 && now.Before(probe.due):
 			probe.due = now
 			heap.Fix(&p.queue, probe.index)
 		}
@@ -213,13 +217,17 @@ func (p *readPlan) done(r *read, o outcome, now time.Time) (turned *readHost) {
 		h.probe = nil
 	}
 	was := h.silent()
-	if h.heard(o.answered) {
+	if h.heard(o.answered, now) {
 		p.ready = append(p.ready, h.take()...)
 	}
-	if !h.silent() {
-		h.probe = nil
-	} else {
-		h.next = now.Add(min(p.interval<<min(h.unanswered-silentAfter, 6), max(p.interval, retryMax)))
+	switch {
+	case !h.silent():
+		h.probe, h.news = nil, false
+	case h.news && h.probe == nil:
+		h.next, h.news = now, false
+	default:
+		// Not by the number of reads: each word from IS-04 means one.
+		h.next = r.started.Add(max(p.interval, min(now.Sub(h.since)/2, retryMax)))
 	}
 	if p.reads[r.id] == r { // not removed meanwhile
 		p.again(r, o, now)
