@@ -177,6 +177,7 @@ func TestExit143(t *testing.T) {
 		{"SIGTERM", nil, true, []syscall.Signal{syscall.SIGTERM}},
 		{"SIGINT", nil, true, []syscall.Signal{syscall.SIGINT}},
 		{"twice", nil, true, []syscall.Signal{syscall.SIGTERM, syscall.SIGTERM}},
+		{"SIGINT twice", nil, true, []syscall.Signal{syscall.SIGINT, syscall.SIGINT}},
 		{"while it looks for a provider", []string{"DEFAULT_PROVIDER=verbs"}, false, []syscall.Signal{syscall.SIGTERM}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

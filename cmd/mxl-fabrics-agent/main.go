@@ -14,7 +14,6 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -44,6 +43,8 @@ func run() int {
 	// that libfabric brings along has chosen (libinfinipath exits with 1).
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT)
 	defer stop()
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, unix.SIGTERM, unix.SIGINT)
 	if len(os.Args) > 1 {
 		return runCommand(ctx, os.Args[1:], os.Environ(), os.Stdout, os.Stderr)
 	}
@@ -53,6 +54,7 @@ func run() int {
 	}
 	cfg := store.Config()
 	log := slog.New(logging.NewHandler(os.Stdout, cfg.LogLevel))
+	go endInTime(signals, cfg.ShutdownTimeout.Duration(), log)
 	// net/http prints what a peer sends unasked, as often as the peer likes and not
 	// as JSON; what matters of it is the error of a call.
 	stdlog.SetOutput(io.Discard)
@@ -90,15 +92,6 @@ func run() int {
 		return fatal(err)
 	}
 
-	go func() {
-		<-ctx.Done()
-		// A second signal does not wait for an orderly end, and neither does
-		// the budget.
-		stop()
-		time.Sleep(cfg.ShutdownTimeout.Duration())
-		log.Error("shutdown_timeout", "seconds", int(cfg.ShutdownTimeout.Duration()/time.Second))
-		os.Exit(exitSignal)
-	}()
 	if err := a.Run(ctx); err != nil {
 		return fatal(err)
 	}
