@@ -165,14 +165,17 @@ func TestObserverRestartedRegistry(t *testing.T) {
 	f.putNode(7, "192.0.2.50")
 	f.putNode(1, "127.0.0.1", 1)
 	f.activate(1, 1, true, domain1, flow1, "2:0")
+	var epoch atomic.Uint64
 	o := observe(t, f, func(c *ObserverConfig) {
-		c.OwnNodeID = own
+		c.OwnNodeID, c.RegistrationEpoch = own, epoch.Load
 		c.RemoveHold, c.RestartHold = 100*time.Millisecond, 200*time.Millisecond
 	})
 	await(t, o, "the activation", func(s Snapshot) bool { return s.Subscribed && s.receiver(1).Wanted() })
 	f.restart()
 	await(t, o, "the mark", func(s Snapshot) bool { return s.receiver(1).Stale })
-	f.putNode(7, "192.0.2.50") // only we come back
+	// Only we come back; no pass need have seen us away.
+	epoch.Add(1)
+	f.putNode(7, "192.0.2.50")
 	f.set(func() { f.reads = map[string]int{} })
 	await(t, o, "ten more reads", func(s Snapshot) bool {
 		if !s.receiver(1).Wanted() {

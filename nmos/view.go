@@ -41,7 +41,8 @@ type view struct {
 	sign   time.Time // last sign of a restart
 	epoch  uint64
 	own    ownListing
-	listed bool // the last pass had at least one node
+	listed bool      // the last pass had at least one node
+	passed time.Time // when the last pass was taken over
 
 	changed changes // since they were last taken
 	// look: expire may find something whatever the time is. soonest: not before that,
@@ -122,15 +123,17 @@ func (v *view) applyPass(p pass, epoch uint64, now time.Time) touched {
 	if v.sign.Equal(now) || !v.listed {
 		v.markForgotten(now)
 	}
+	v.passed = now
 	v.touchDevices(devices, t)
 	return t
 }
 
-// markForgotten marks what this pass lost.
+// markForgotten marks what this pass lost, and the one before it: the registry may
+// have lost everything between the lists that make a pass, which then shows no sign.
 func (v *view) markForgotten(now time.Time) {
 	for k := range kinds {
 		for _, e := range v.gone[k] {
-			e.forgot = e.forgot || e.missing.Equal(now)
+			e.forgot = e.forgot || e.missing.Equal(now) || e.missing.Equal(v.passed)
 		}
 	}
 }

@@ -112,6 +112,13 @@ func TestViewRestartedRegistry(t *testing.T) {
 		"seen empty":        func(s *story) { s.pass(98, false, false); s.pass(99, true, false) },
 		"own node away":     func(s *story) { s.pass(98, false, true); s.pass(99, true, false) },
 		"registered anew":   func(s *story) { s.epoch++; s.pass(99, true, false) },
+		"lost between the lists of a pass": func(s *story) {
+			lists := list(true, true)
+			lists[kindReceiver] = nil
+			s.v.applyPass(pass{base: "q", started: at(97), lists: lists}, s.epoch, at(97))
+			s.pass(98, false, false)
+			s.pass(99, true, false)
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newStory(t, true)
