@@ -5,46 +5,20 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"os"
-	"os/exec"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/vishvananda/netlink"
+
+	"github.com/mxl-stack/mxl-fabrics-agent/tests/namespace"
 )
-
-const inNamespace = "PEERS_TEST_NETNS"
-
-// TestLinkWatchNamespace runs TestLinkWatchEvents in a network namespace of
-// its own, where devices may be made and pulled.
-func TestLinkWatchNamespace(t *testing.T) {
-	if os.Getenv(inNamespace) != "" {
-		t.Skip("already inside")
-	}
-	cmd := exec.Command(os.Args[0], "-test.run=^TestLinkWatchEvents$", "-test.v")
-	cmd.Env = append(os.Environ(), inNamespace+"=1")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS}
-	if os.Getuid() != 0 {
-		cmd.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER
-		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}}
-		cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}}
-	}
-	out, err := cmd.CombinedOutput()
-	if _, ran := err.(*exec.ExitError); err != nil && !ran {
-		t.Skipf("no network namespace to be had here: %v", err)
-	}
-	if err != nil {
-		t.Errorf("%v\n%s", err, out)
-	}
-	t.Logf("%s", out)
-}
 
 // TestLinkWatchEvents pulls and plugs a veth pair and takes its address away:
 // each change is seen long before the next rescan.
 func TestLinkWatchEvents(t *testing.T) {
-	if os.Getenv(inNamespace) == "" {
-		t.Skip("runs inside TestLinkWatchNamespace")
+	if !namespace.Within(t) {
+		return
 	}
 	must := func(err error) {
 		t.Helper()

@@ -2,42 +2,17 @@ package config
 
 import (
 	"net"
-	"os"
-	"os/exec"
-	"syscall"
 	"testing"
 
 	"github.com/vishvananda/netlink"
+
+	"github.com/mxl-stack/mxl-fabrics-agent/tests/namespace"
 )
-
-const inNamespace = "CONFIG_TEST_NETNS"
-
-// TestHostAddressNamespace runs TestHostAddress in a network namespace of its own.
-func TestHostAddressNamespace(t *testing.T) {
-	if os.Getenv(inNamespace) != "" {
-		t.Skip("already inside")
-	}
-	cmd := exec.Command(os.Args[0], "-test.run=^TestHostAddress$", "-test.v")
-	cmd.Env = append(os.Environ(), inNamespace+"=1")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
-	if os.Getuid() != 0 {
-		cmd.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER
-		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}}
-		cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}}
-	}
-	out, err := cmd.CombinedOutput()
-	if _, ran := err.(*exec.ExitError); err != nil && !ran {
-		t.Skipf("no network namespace to be had here: %v", err)
-	}
-	if err != nil {
-		t.Errorf("%v\n%s", err, out)
-	}
-}
 
 // TestHostAddress: of two interfaces, both with an address, the first is down.
 func TestHostAddress(t *testing.T) {
-	if os.Getenv(inNamespace) == "" {
-		t.Skip("runs inside TestHostAddressNamespace")
+	if !namespace.Within(t) {
+		return
 	}
 	add := func(name, peer string, ip net.IP) netlink.Link {
 		t.Helper()

@@ -1,48 +1,21 @@
 package main
 
 import (
-	"errors"
 	"net"
-	"os"
-	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/vishvananda/netlink"
+
+	"github.com/mxl-stack/mxl-fabrics-agent/tests/namespace"
 )
-
-const inNamespace = "MXL_FABRICS_AGENT_TEST_NETNS"
-
-// TestStartBeforeDHCPNamespace runs TestStartBeforeDHCP in a network namespace of its
-// own.
-func TestStartBeforeDHCPNamespace(t *testing.T) {
-	if os.Getenv(inNamespace) != "" {
-		t.Skip("already inside")
-	}
-	cmd := exec.CommandContext(t.Context(), self(t), "-test.run=^TestStartBeforeDHCP$", "-test.v")
-	cmd.Env = append(os.Environ(), inNamespace+"=1")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
-	if os.Getuid() != 0 {
-		cmd.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER
-		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}}
-		cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}}
-	}
-	out, err := cmd.CombinedOutput()
-	var ran *exec.ExitError
-	if err != nil && !errors.As(err, &ran) {
-		t.Skipf("no network namespace to be had here: %v", err)
-	}
-	if err != nil {
-		t.Errorf("%v\n%s", err, out)
-	}
-}
 
 // TestStartBeforeDHCP: on a host without any address the agent waits, obeys a signal,
 // and announces the address that comes.
 func TestStartBeforeDHCP(t *testing.T) {
-	if os.Getenv(inNamespace) == "" {
-		t.Skip("runs inside TestStartBeforeDHCPNamespace")
+	if !namespace.Within(t) {
+		return
 	}
 	loopback, err := netlink.LinkByName("lo")
 	if err != nil {
