@@ -213,12 +213,19 @@ func originMoved(f pullFacts, v pullView, reference time.Time) bool {
 	return !v.OriginMovedAt.IsZero() && v.OriginMovedAt.Sub(reference) > originMovedMargin
 }
 
+// errSourceGone is the last error of a row whose source broke off and is down.
+const errSourceGone = "the connection to the source is lost, and the source does not answer"
+
+// sourceGone says that nobody sends and nobody can be asked to: what the source said
+// last is not so any more.
+func sourceGone(f pullFacts, v pullView) bool { return v.ConnectionLost && !f.PeerUp }
+
 // destinationState is the state a destination row shows.
 func destinationState(f pullFacts, v pullView, failed bool, everGrain bool) string {
 	switch {
 	case !f.LinkUp:
 		return stateLinkDown
-	case v.TargetFailed || failed:
+	case v.TargetFailed || failed || sourceGone(f, v):
 		return stateError
 	case v.SourceState == stateLinkDown || v.SourceState == stateError:
 		return v.SourceState

@@ -134,6 +134,8 @@ func TestDestinationState(t *testing.T) {
 	up := wantedFacts()
 	down := wantedFacts()
 	down.LinkUp = false
+	silent := wantedFacts()
+	silent.PeerUp = false
 	for _, c := range []struct {
 		name   string
 		facts  pullFacts
@@ -149,6 +151,9 @@ func TestDestinationState(t *testing.T) {
 		{"source's link is down", up, pullView{SourceState: stateLinkDown}, false, true, stateLinkDown},
 		{"source pending", up, pullView{SourceState: statePending}, false, true, statePending},
 		{"source active, no grain yet", up, pullView{SourceState: stateActive}, false, false, statePending},
+		{"broken off, asked again", up, pullView{SourceState: stateActive, ConnectionLost: true}, false, true, stateActive},
+		{"broken off, source down", silent, pullView{SourceState: stateActive, ConnectionLost: true}, false, true, stateError},
+		{"source down, connection stands", silent, pullView{SourceState: stateActive, TargetConnected: true}, false, true, stateActive},
 		{"source active, grains", up, pullView{SourceState: stateActive}, false, true, stateActive},
 	} {
 		if got := destinationState(c.facts, c.view, c.failed, c.grain); got != c.want {

@@ -266,6 +266,9 @@ func (p *pull) publish() {
 	}
 	v.State = destinationState(w.pullFacts, p.view, p.failed, p.everGrain)
 	v.Error = p.lastError
+	if v.Error == "" && sourceGone(w.pullFacts, p.view) {
+		v.Error = errSourceGone
+	}
 	switch v.State {
 	case stateLinkDown:
 		if !w.LinkUp {

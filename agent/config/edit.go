@@ -55,7 +55,7 @@ func (s *Store) findEdit() (*edit, error) {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, nil
-	case errors.Is(err, errTooLarge):
+	case errors.Is(err, errTooLarge), errors.Is(err, errNoFile):
 		return &edit{}, &FileError{Path: s.host.file, Err: err}
 	case err != nil:
 		return nil, &SaveError{Path: s.host.file, Err: err}

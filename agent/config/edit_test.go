@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 )
 
 // edited gives a store that has saved once, and the file it saves to.
@@ -188,4 +189,22 @@ func FuzzEdit(f *testing.F) {
 			t.Fatalf("%q was taken and cannot be loaded: %v", text, err)
 		}
 	})
+}
+
+// A named pipe in the file's place is not waited for: the loop that asks must go on.
+func TestAPipeIsNoFile(t *testing.T) {
+	s, path := edited(t)
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.NextStart(); err == nil || !strings.Contains(err.Error(), "is not a regular file") {
+		t.Errorf("the next start: %v", err)
+	}
+	var invalid *FileError
+	if _, err := s.Merge([]byte(`{"MIRROR_STALE_MS":901}`)); !errors.As(err, &invalid) {
+		t.Errorf("a patch: %v", err)
+	}
 }

@@ -138,13 +138,20 @@ func (s *Store) readAtStart(path string) error {
 	return err
 }
 
+// errNoFile is a pipe, a socket or a device.
+var errNoFile = errors.New("is not a regular file")
+
 // errTooLarge is a file that the agent does not read.
 var errTooLarge = fmt.Errorf("is larger than %d bytes", maxFile)
 
 func readFile(path string) ([]byte, error) {
-	f, err := os.Open(path)
+	// A named pipe would be waited for, by the reconcile loop among others.
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
+	}
+	if info, err := f.Stat(); err == nil && !info.Mode().IsRegular() && !info.IsDir() {
+		return nil, errors.Join(errNoFile, f.Close())
 	}
 	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
 	if err = errors.Join(err, f.Close()); err != nil {
