@@ -21,6 +21,9 @@ func (c *commands) push(run func()) {
 	}
 }
 
+// waiting tells whether there is something to run.
+func (c *commands) waiting() bool { return c.top.Load() != nil }
+
 // run does what was pushed, in order.
 func (c *commands) run() {
 	if c.top.Load() == nil {

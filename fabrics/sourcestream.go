@@ -47,8 +47,10 @@ func (l *sourceLane) stream(d *destination, now int64) (done bool, err error) {
 		Limit:    min(g.entryFrames(d.info.Bounce.EntrySize), l.origin.length/2),
 		NextPost: d.nextPost, Pass: l.cfg.AudioPass, Gap: max(l.cfg.AudioPass, minSampleGap),
 	}
-	n, err := l.poller.SendSamples(d.feed, &d.numbers.moved, &task, now, min(now+int64(streamFor), l.origin.nextLook()))
 	run := d.feed.Run()
+	l.stalls.starved.lend(run)
+	n, err := l.poller.SendSamples(d.feed, &d.numbers.moved, &task, now, min(now+int64(streamFor), l.origin.nextLook()))
+	l.stalls.starved.take(run)
 	for i := range run.Len() {
 		l.streamed(d, run.Batch(i))
 	}
@@ -63,7 +65,8 @@ func (l *sourceLane) stream(d *destination, now int64) (done bool, err error) {
 	if err == nil && l.poller.WordError() == nil {
 		l.numbers.head.Store(l.origin.look(now))
 	}
-	done = n > 0 || run.Len() > 0 || l.poller.Woken() || d.phase != phaseUp
+	// A wait for the origin does not see the wake-up.
+	done = n > 0 || run.Len() > 0 || l.poller.Woken() || d.phase != phaseUp || l.pending.waiting()
 	return done, l.settle(n, err, now, now)
 }
 

@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/mxl-stack/mxl-fabrics-agent/fabrics/ofi"
 )
 
 // starvedEvery is how often a lane notes how long its thread has waited for a
@@ -64,6 +66,19 @@ func secondNumber(b []byte) (v int64) {
 func (s *starvation) note(now int64) {
 	if s.total != nil && now-s.at >= starvedEvery {
 		s.noted, s.at = s.total(), now
+	}
+}
+
+// lend has a run outside Go note it as passes do, and take has what that has noted.
+func (s *starvation) lend(r ofi.SampleRun) {
+	if s.total != nil {
+		r.Watch(s.fd, s.at, s.noted)
+	}
+}
+
+func (s *starvation) take(r ofi.SampleRun) {
+	if s.total != nil {
+		s.at, s.noted = r.Starved()
 	}
 }
 

@@ -45,9 +45,11 @@ func (l *targetLane) stream(start int64, wait time.Duration) (int, error) {
 	if l.recvMR != nil {
 		l.sink.Renew(l.connection.endpoint, l.recvMR)
 	}
+	run := l.sink.Run()
+	l.stalls.starved.lend(run)
 	n, err := l.poller.ReceiveSamples(l.sink, &l.numbers.moved, &rule, start, wait, streamFor)
 	*woken = rule.Woken
-	run := l.sink.Run()
+	l.stalls.starved.take(run)
 	for i := range run.Len() {
 		b := run.Batch(i)
 		l.connection.head = b.Head

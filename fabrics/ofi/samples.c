@@ -9,6 +9,7 @@
 #include <linux/futex.h>
 #include <limits.h>
 #include <poll.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -63,6 +64,29 @@ static void gather(const struct ofi_ring *r, struct place at, uint8_t *to)
 	}
 }
 
+/* How often a run notes how long its thread has waited for a processor (fabrics,
+ * starvedEvery). */
+#define STARVED_EVERY 100000000
+
+/* Does so as a pass would when it begins (proc(5), schedstat). */
+static void note_starved(struct ofi_run *run, int64_t now)
+{
+	unsigned long long starved;
+	char text[96];
+	ssize_t n;
+
+	if (run->schedstat <= 0 || now - run->noted < STARVED_EVERY)
+		return;
+	n = pread(run->schedstat, text, sizeof(text) - 1, 0);
+	if (n <= 0)
+		return;
+	text[n] = 0;
+	if (sscanf(text, "%*u %llu", &starved) != 1)
+		return;
+	run->noted = now;
+	run->starved = (int64_t)starved;
+}
+
 /* Tells whether a commit of head wakes readers (mxl, wakeRule). */
 static bool wakes(struct ofi_sink *s, uint64_t head)
 {
@@ -94,7 +118,7 @@ static bool commit_plain(struct ofi_sink *s, const struct fi_cq_data_entry *e, u
 	entry = s->entries + (uint32_t)e->data * s->stride;
 	memcpy(in, entry, sizeof(in));
 	if (!in[1] || in[1] > r->length / 2 || in[1] > (s->entry_size - OFI_SAMPLE_HEADER) / (r->count * r->word) ||
-	    mirror + in[1] != in[0] || in[0] == UINT64_MAX)
+	    mirror + in[1] != in[0] || in[0] < mirror || in[0] == UINT64_MAX)
 		return false;
 	scatter(r, place_of(r, in[0], in[1]), entry + OFI_SAMPLE_HEADER);
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
@@ -153,6 +177,7 @@ int ofi_receive_samples(struct ofi_poller *p, struct ofi_sink *s, struct ofi_sam
 		bool renewed;
 		int got, i;
 
+		note_starved(run, now);
 		run->began = now;
 		run->allowed = wait_ns;
 		got = ofi_poll_armed(p, wait_ns, &armed);
@@ -265,6 +290,7 @@ int ofi_send_samples(struct ofi_poller *p, struct ofi_feed *f, struct ofi_sample
 		uint32_t seen;
 		int got;
 
+		note_starved(run, now);
 		run->began = now;
 		run->allowed = f->next_post > now ? f->next_post - now : 0;
 		got = rest(p, run->allowed);

@@ -33,6 +33,8 @@ struct ofi_run {
 	struct ofi_batch batches[OFI_BATCHES];
 	uint32_t count;
 	int64_t began, allowed, woke, posted;
+	int32_t schedstat;      /* descriptor of the thread's, or 0 */
+	int64_t noted, starved; /* when it was last read, and ns without a processor by then */
 };
 
 /* Numbers that others read while a run lasts: package ofi, SampleCounts. */

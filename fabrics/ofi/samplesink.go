@@ -79,6 +79,15 @@ func (r SampleRun) Last() SampleCycle {
 	return SampleCycle{int64(r.c.began), int64(r.c.allowed), int64(r.c.woke), int64(r.c.posted)}
 }
 
+// Watch has the next run read the thread's schedstat now and then, as it was last read at
+// noted, when the thread had waited for starved nanoseconds for a processor.
+func (r SampleRun) Watch(schedstat int, noted, starved int64) {
+	r.c.schedstat, r.c.noted, r.c.starved = C.int32_t(schedstat), C.int64_t(noted), C.int64_t(starved)
+}
+
+// Starved is the last such reading of the run, or what Watch was given.
+func (r SampleRun) Starved() (noted, starved int64) { return int64(r.c.noted), int64(r.c.starved) }
+
 // SampleSink is where a target's batches arrive, and the ring they go to.
 type SampleSink struct{ c *C.struct_ofi_sink }
 
