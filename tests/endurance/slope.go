@@ -18,8 +18,11 @@ const (
 	// blocks is how many means stand for a run: a garbage collector's saw and
 	// whatever else repeats within seconds is gone from them.
 	blocks = 20
-	// sure is how many standard errors a slope is above its limit before it counts.
-	sure = 2
+	// sure is how many standard errors a slope is above its limit before it counts: of
+	// the thirty that a run of three hosts judges, one would be by chance with less.
+	sure = 2.5
+	// missed is how many errors further a slope is hardly missed: by one run of 40.
+	missed = 2
 	// mostCorrelated bounds what is made of neighbours that resemble each other.
 	mostCorrelated = 0.8
 )
@@ -85,4 +88,4 @@ func (s slope) grows(limit float64) bool { return s.PerMinute-sure*s.Error > lim
 
 // least is the slope that a run as noisy as this one would hardly miss: one of 40
 // that are as steep passes.
-func (s slope) least(limit float64) float64 { return limit + 2*sure*s.Error }
+func (s slope) least(limit float64) float64 { return limit + (sure+missed)*s.Error }

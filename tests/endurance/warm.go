@@ -13,14 +13,15 @@ import (
 
 // The time before the first look that counts: rings and the buffers of libfabric are
 // touched for the first time, the runtime finds its heap's size and, with wear, as
-// many threads and stacks as it ever needs.
+// many threads and stacks as it ever needs. What is beyond heap and stacks, libfabric's
+// queues among it, rises for five minutes and then no more.
 const (
 	warmUpLeast = 20 * time.Second
-	warmUpMost  = 3 * time.Minute
+	warmUpMost  = 5 * time.Minute
 )
 
 func warmUpFor(duration time.Duration) time.Duration {
-	return min(max(duration*3/10, warmUpLeast), warmUpMost)
+	return min(max(duration/2, warmUpLeast), warmUpMost)
 }
 
 // The Go runtime keeps ended goroutines with their stacks for new ones, up to 64 for
