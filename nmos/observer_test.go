@@ -165,10 +165,13 @@ func TestObserverRestartedRegistry(t *testing.T) {
 	f.putNode(7, "192.0.2.50")
 	f.putNode(1, "127.0.0.1", 1)
 	f.activate(1, 1, true, domain1, flow1, "2:0")
+	// Long beside a pass on a busy machine: what one pass lost must not be let go of
+	// before the next one shows the restart.
+	const hold = 700 * time.Millisecond
 	var epoch atomic.Uint64
 	o := observe(t, f, func(c *ObserverConfig) {
 		c.OwnNodeID, c.RegistrationEpoch = own, epoch.Load
-		c.RemoveHold, c.RestartHold = 100*time.Millisecond, 200*time.Millisecond
+		c.RemoveHold, c.RestartHold = hold, hold
 	})
 	await(t, o, "the activation", func(s Snapshot) bool { return s.Subscribed && s.receiver(1).Wanted() })
 	f.restart()
@@ -177,11 +180,12 @@ func TestObserverRestartedRegistry(t *testing.T) {
 	epoch.Add(1)
 	f.putNode(7, "192.0.2.50")
 	f.set(func() { f.reads = map[string]int{} })
-	await(t, o, "ten more reads", func(s Snapshot) bool {
+	back := time.Now()
+	await(t, o, "ten more reads, long after the holds", func(s Snapshot) bool {
 		if !s.receiver(1).Wanted() {
 			t.Fatalf("the receiver went though its node answers: %+v", s)
 		}
-		return f.readsOf(testID(kindReceiver, 1)) >= 10
+		return f.readsOf(testID(kindReceiver, 1)) >= 10 && time.Since(back) > 2*hold
 	})
 	// When the node goes too, that is the end of it.
 	f.set(func() {

@@ -73,7 +73,8 @@ func TestReadCountsWhatTheWriterDoes(t *testing.T) {
 			func(r readTotals, _ writeTotals) bool { return r.Gaps > 15 && r.Gaps < 35 && r.Lost == 0 }},
 		"a jump": {[]string{"--jump-at", "40", "--jump-by", "500"}, []string{"--allow-gaps"}, 80, exitOK,
 			func(r readTotals, w writeTotals) bool {
-				return r.Jumps == 1 && r.Gaps >= 499 && r.Gaps <= 510 && r.Lost == 0 && w.Jumps == 1
+				// Grains that were not read yet when the jump came are passed over with it.
+				return r.Jumps == 1 && r.Gaps >= 499 && r.Gaps <= 499+40 && r.Lost == 0 && w.Jumps == 1
 			}},
 		"a jump back": {[]string{"--jump-at", "40", "--jump-by", "-500"}, nil, 80, exitOK,
 			func(r readTotals, _ writeTotals) bool { return r.HeadWentBack == 1 && r.Lost == 0 && r.Bad == 0 }},
